@@ -1,0 +1,12 @@
+# docker build -t trireme .        docker run --rm -it --net=host --shm-size=2g -v "$PWD:/app" -w /app trireme
+FROM debian:12-slim
+
+# The packages and libtorch first: this layer changes only when the set-up does.
+COPY setup /trireme/setup
+RUN /trireme/setup/setup.sh build
+
+COPY . /trireme
+RUN make -C /trireme install PREFIX=/usr/local
+
+ENTRYPOINT ["trireme"]
+CMD ["--help"]

@@ -1,0 +1,69 @@
+# The front door: set-up, CMake presets and ctest under one roof. `make` lists what there is.
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc)
+REPEAT ?= 20
+
+SOURCES = $(shell find $(wildcard trireme cli apps examples tests bench) -name '*.h' -o -name '*.cc')
+
+.PHONY: help build test interop demo bench install format tidy soak clean setup-test format-check sanitize
+.NOTPARALLEL:
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
+
+build:  ## set up and build; programs land in build/bin
+	setup/setup.sh build
+	cmake --preset release
+	cmake --build --preset products
+
+test: setup-test format-check sanitize  ## all tests that need only our own set-up, sanitizers and static checks included
+	cmake --preset release
+	cmake --build --preset release
+	ctest --preset release -j $(JOBS)
+
+interop:  ## tests against the real PyTorch and PaddlePaddle (6 GB, fetched once)
+	setup/setup.sh interop
+	cmake --preset release
+	cmake --build --preset release
+	ctest --preset interop
+
+demo: build  ## see it run: two processes on this machine
+	build/bin/trireme launch -n 2 --tee all /bin/sh -c 'echo rank $$RANK of $$WORLD_SIZE'
+
+bench: build  ## side by side with the peers
+	setup/setup.sh interop
+	bench/launch/launch_bench.py
+
+install: build  ## install below PREFIX (and DESTDIR)
+	cmake --install build --prefix $(PREFIX)
+
+format:  ## lay out all C++ files
+	clang-format-16 -i $(SOURCES)
+
+tidy: setup-test  ## static checks (part of the asan build)
+	cmake --preset asan
+	cmake --build --preset asan
+
+soak: setup-test  ## repeat the tests REPEAT times, stop at the first failure
+	cmake --preset release
+	cmake --build --preset release
+	ctest --preset release -L 'unit|multiproc|launch|soak' --repeat until-fail:$(REPEAT)
+
+clean:  ## remove the build folders (the cache of libtorch and peers stays)
+	rm -rf build build-*
+
+# --- parts of `make test` ---
+
+setup-test:
+	setup/setup.sh test
+
+format-check: setup-test
+	clang-format-16 --dry-run -Werror $(SOURCES)
+
+sanitize: setup-test
+	cmake --preset asan
+	cmake --build --preset asan
+	ctest --preset asan -j $(JOBS)
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan -j $(JOBS)

@@ -1,0 +1,31 @@
+// The subcommands of `trireme`. Each takes the words behind its name and returns an exit code; errors are thrown.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace trireme::cli {
+
+using Words = std::vector<std::string>;
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const Words& words);
+};
+
+/// In the order of the overview.
+const std::vector<Command>& commands();
+
+int doctor(const Words& words);
+int help(const Words& words);
+int launch(const Words& words);
+int version(const Words& words);
+
+/// The overview: what `trireme` alone prints.
+std::string overview();
+
+/// Runs `trireme-<name>` (the programs that need libtorch) in place of this process; returns only when there is none.
+void run_external(const std::string& name, const Words& words);
+
+}  // namespace trireme::cli

@@ -1,0 +1,71 @@
+// `trireme COMMAND …`: finds the command and turns errors into words and exit codes.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "cli/commands.h"
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme::cli {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> table = {
+      {"launch", "start a program as many processes, on one machine or several", launch},
+      {"doctor", "check this machine, or the way between machines (--ips a,b)", doctor},
+      {"help", "explain a command or a topic, with examples", help},
+      {"version", "print the version", version},
+  };
+  return table;
+}
+
+namespace {
+
+// A program started without standard descriptors must not get a log file as number 2.
+void fill_standard_descriptors() {
+  int fd = ::open("/dev/null", O_RDWR);
+  while (fd >= 0 && fd <= 2) fd = ::open("/dev/null", O_RDWR);
+  if (fd > 2) ::close(fd);
+}
+
+int unknown(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  const auto near = closest(name, names);
+  throw UsageError("there is no command \"{}\"{}; see: trireme help", printable(name),
+                   near ? fmt::format("; did you mean \"{}\"?", *near) : "");
+}
+
+int dispatch(const Words& words) {
+  if (words.empty()) {
+    fmt::print("{}", overview());
+    return exit_code::kUsage;
+  }
+  std::string name = words[0];
+  if (name == "-h" || name == "--help") name = "help";
+  if (name == "-V" || name == "--version") name = "version";
+  const Words rest(words.begin() + 1, words.end());
+  for (const Command& command : commands())
+    if (name == command.name) return command.run(rest);
+  run_external(name, rest);
+  return unknown(name);
+}
+
+}  // namespace
+}  // namespace trireme::cli
+
+int main(int argc, char** argv) {
+  trireme::cli::fill_standard_descriptors();
+  try {
+    return trireme::cli::dispatch({argv + 1, argv + argc});
+  } catch (const trireme::Error& error) {
+    fmt::print(stderr, "trireme: error: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
+    return 70;
+  }
+}

@@ -1,0 +1,36 @@
+# `cmake --install`: programs, static libraries, headers, a CMake package and a pkg-config file. All paths in them are
+# relative to where they lie, so that the installed folder may be moved. Include after all modules are added.
+include(CMakePackageConfigHelpers)
+
+get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
+
+list(TRANSFORM modules PREPEND trireme_ OUTPUT_VARIABLE libraries)
+install(TARGETS ${libraries} EXPORT TriremeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(EXPORT TriremeTargets NAMESPACE Trireme:: DESTINATION ${package_dir})
+foreach(module ${modules})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme
+    FILES_MATCHING PATTERN "*.h" PATTERN "test_*.h" EXCLUDE PATTERN "*_impl.h" EXCLUDE)
+endforeach()
+if(EXISTS ${PROJECT_SOURCE_DIR}/trireme/trireme.h)
+  install(FILES trireme/trireme.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme)
+endif()
+install(TARGETS trireme_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+add_dependencies(trireme_products trireme_cli)
+
+configure_package_config_file(cmake/TriremeConfig.cmake.in TriremeConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(TriremeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/TriremeConfig.cmake ${PROJECT_BINARY_DIR}/TriremeConfigVersion.cmake
+  DESTINATION ${package_dir})
+if(TRIREME_WITH_TORCH)
+  install(FILES cmake/TriremeTorch.cmake DESTINATION ${package_dir})
+endif()
+
+# pkg-config is for the modules without torch: a static link line wants users before what they use.
+set(pc_libraries ${libraries})
+list(REVERSE pc_libraries)
+list(TRANSFORM pc_libraries PREPEND -l)
+list(JOIN pc_libraries " " pc_libraries)
+file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(cmake/trireme.pc.in trireme.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/trireme.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Installs what Trireme needs; does nothing, quickly, when all is there.
+#
+#   setup.sh build      compiler, libraries, libtorch                    (about 1.3 GB)
+#   setup.sh test       also clang, etcd, sshd, network tools
+#   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB)
+#   setup.sh where libtorch|peers      prints the folder; installs nothing
+#
+# Packages come from apt (setup/packages-*.txt), wheels from the Python package index (setup/versions.lock). Wheels go
+# into ${XDG_CACHE_HOME:-~/.cache}/trireme, shared by all clones; the user's Python is never touched.
+#
+#   TRIREME_TORCH_DIR=DIR        use this libtorch (an unpacked zip, or a Python's torch folder), download none
+#   TRIREME_SKIP_PACKAGES=1      do not look at apt: the packages' equivalents are there
+#   PYTHON=python3               the Python that installs the wheels
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/trireme
+python=${PYTHON:-python3}
+
+say() { echo "setup: $*" >&2; }
+die() { say "$@"; exit 1; }
+
+# --- packages -------------------------------------------------------------------------------------------------------
+
+# The package names of lists: `wanted build test`.
+wanted() { for list in "$@"; do sed 's/#.*//' "$here/packages-$list.txt"; done | xargs -n 1; }
+
+missing() {
+  comm -23 <(wanted "$@" | sort) <(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' 2>/dev/null | sed -n 's/^ii *//p' | sort)
+}
+
+apt_install() {
+  local policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then  # tells package scripts to start no service; there only while we install
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+    trap "rm -f $policy" EXIT
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get -qq update
+  apt-get -qq -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@" >/dev/null
+  if [ "$(trap -p EXIT)" ]; then rm -f "$policy"; trap - EXIT; fi
+}
+
+packages() {
+  [ -z "${TRIREME_SKIP_PACKAGES:-}" ] || return 0
+  command -v apt-get >/dev/null ||
+    die "no apt here. Install the equivalents of: $(wanted "$@" | xargs)"$'\n'"       then run again with TRIREME_SKIP_PACKAGES=1"
+  local names
+  names=$(missing "$@" | xargs)
+  [ -n "$names" ] || return 0
+  [ "$(id -u)" = 0 ] || die "packages are missing and this is not root. Run, then try again:"$'\n'"  sudo apt-get install --no-install-recommends $names"
+  say "installing packages: $names"
+  # shellcheck disable=SC2086
+  apt_install $names
+}
+
+# --- wheels ---------------------------------------------------------------------------------------------------------
+
+# The requirements of one section of the lock.
+section() { sed -n "/^# \[$1\]/,/^$/{/^[^#]/p}" "$here/versions.lock"; }
+
+# A name that changes when the section's pins do.
+section_id() {
+  local version digest
+  version=$(section "$1" | sed -n 's/^torch==\([^ ]*\).*/\1/p')
+  digest=$(section "$1" | sha256sum)
+  echo "$1-$version-${digest:0:8}"
+}
+
+# A Python the peers have wheels for.
+peers_python() {
+  local candidate
+  for candidate in "$python" python3.13 python3.12 python3.11; do
+    if "$candidate" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  die "the Python peers need Python 3.11, 3.12 or 3.13; set PYTHON to one"
+}
+
+where() {
+  case "$1" in
+    libtorch) echo "${TRIREME_TORCH_DIR:-$cache/$(section_id libtorch)}" ;;
+    peers) echo "$cache/$(section_id peers)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
+    *) die "unknown: where $1 (libtorch, peers)" ;;
+  esac
+}
+
+pip_install() {  # pip_install VENV SECTION [pip options]
+  local venv=$1 name=$2
+  shift 2
+  mkdir -p "$venv/tmp"
+  TMPDIR=$venv/tmp "$venv/bin/python" -m pip install --quiet --no-cache-dir --no-compile --no-deps --only-binary :all: \
+    --require-hashes -r <(section "$name") "$@" >&2
+  rmdir "$venv/tmp"
+}
+
+# C++ needs the headers and libraries only, so any Python can unpack the same wheels: no `import torch` here.
+fetch_libtorch() {
+  "$python" -m venv "$1/pip"
+  pip_install "$1/pip" libtorch --target "$1" --python-version 3.11
+  rm -rf "$1/pip"
+}
+
+fetch_peers() {
+  "$(peers_python)" -m venv "$1"
+  pip_install "$1" peers
+  "$1/bin/python" -c 'import torch.distributed, paddle' >&2
+}
+
+# Fills the folder once, however many clones ask at the same time. A folder without its mark was interrupted.
+cached() {  # cached DIR SIZE FUNCTION
+  local dir=$1 size=$2 fetch=$3 start
+  [ ! -e "$dir/.complete" ] || return 0
+  mkdir -p "$cache"
+  (
+    flock 9
+    [ ! -e "$dir/.complete" ] || exit 0
+    say "fetching $size into $dir"
+    start=$SECONDS
+    rm -rf "$dir"
+    mkdir "$dir"
+    "$fetch" "$dir"
+    touch "$dir/.complete"
+    say "done in $((SECONDS - start)) s"
+  ) 9>"$dir.lock"
+}
+
+libtorch() { [ -n "${TRIREME_TORCH_DIR:-}" ] || cached "$(where libtorch)" "libtorch (1.3 GB)" fetch_libtorch; }
+peers() { cached "$(where peers)" "the Python peers (6 GB)" fetch_peers; }
+
+# --------------------------------------------------------------------------------------------------------------------
+
+case "${1:-}" in
+  build) packages build; libtorch ;;
+  test) packages build test; libtorch ;;
+  interop) packages build test interop; libtorch; peers ;;
+  where) where "${2:-}" ;;
+  *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 2 ;;
+esac

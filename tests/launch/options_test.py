@@ -1,0 +1,131 @@
+"""What the command line takes, and what it refuses with which words."""
+import os
+
+from trireme_test import TRIREME, Case, main, read
+
+
+class WrongOptions(Case):
+    def refused(self, *args, says, env=None):
+        with self.subTest(args=args):
+            result = self.launch(*args, "sh", "-c", "echo ran >ran", env=env)
+            self.assert_usage(result, *says)
+            self.assert_within(5, result)
+            self.assertFalse((self.folder / "ran").exists(), result)
+
+    def test_spelling_hint(self):
+        self.refused("--nproc_per_nod", "2", says=[r"--nproc_per_nod\b", r"did you mean.*--nproc_per_node"])
+        self.refused("--log-dri=x", says=[r"did you mean.*--log[-_]dir"])
+        self.refused("--complete-nonsense-qqq", says=[r"--complete-nonsense-qqq"])
+
+    def test_unknown_subcommand(self):
+        result = self.start_command([TRIREME, "lanch", "true"]).wait()
+        self.assert_usage(result, r"lanch", r"did you mean.*launch")
+
+    def test_missing_value(self):
+        self.assert_usage(self.launch("--job_id"), r"--job_id")
+
+    def test_not_supported_with_the_reason(self):
+        for args in (["--servers", "127.0.0.1:1"], ["--server_num", "1"], ["--run_mode", "ps"], ["--auto_tuner_json", "x"], ["--legacy", "true"]):
+            self.refused(*args, says=[r"not supported", r"because"])
+
+    def test_process_count(self):
+        self.refused("-n", "0", says=[r"\b0\b", r"at least 1|1 to|positive"])
+        self.refused("-n", "-3", says=[r"-3"])
+        self.refused("-n", "two", says=[r"two", r"number"])
+        self.refused("-n", "1000000", says=[r"1000000"])
+        self.refused("-n", "99999999999999999999", says=[r"99999999999999999999"])
+        self.refused("-n", "", says=[r"nproc_per_node|-n"])
+
+    def test_gpus(self):
+        for args, words in ((["--gpus", "9"], r"\b9\b"), (["--gpus", "zero"], r"zero"), (["--gpus", "0,0"], r"twice|repeated|more than once|duplicate"),
+                            (["--gpus", ""], r"empty|missing"), (["--gpus", "0,,1"], r"empty|missing"), (["--gpus", "-1"], r"-1")):
+            self.refused(*args, says=[words, r"--(gpus|devices)"], env={"CUDA_VISIBLE_DEVICES": ""})
+
+    def test_nnodes(self):
+        self.refused("--nnodes", "3:2", says=[r"3:2", r"--nnodes"])
+        self.refused("--nnodes", "0", says=[r"--nnodes", r"\b0\b"])
+        self.refused("--nnodes", "many", says=[r"many"])
+        self.refused("--nnodes", "2:3:4", says=[r"2:3:4"])
+        self.refused("--nnodes", "2", says=[r"--nnodes", r"--master"])
+
+    def test_ips(self):
+        self.refused("--ips", "", says=[r"--ips", r"empty|missing"])
+        self.refused("--ips", "127.0.0.1,,127.0.0.2", says=[r"--ips", r"empty|missing"])
+        self.refused("--ips", "127.0.0.1,127.0.0.1", says=[r"127\.0\.0\.1", r"twice|repeated|more than once"])
+        self.refused("--ips", "300.300.300.300", says=[r"300\.300\.300\.300"])
+
+    def test_ports(self):
+        for port in ("0", "65536", "-1", "http", "70000"):
+            self.refused("--start_port", port, says=[port, r"--start_port", r"65535|number"])
+        self.refused("-n", "4", "--start_port", "65533", says=[r"65533", r"65535|65536"])
+        self.refused("--nnodes", "2", "--master", "127.0.0.1:99999", says=[r"99999"])
+        self.refused("--nnodes", "2", "--master", "127.0.0.1:", says=[r"--master"])
+        self.refused("-n", "1", says=[r"FLAGS_START_PORT", r"99999"], env={"FLAGS_START_PORT": "99999"})
+
+    def test_numbers(self):
+        for args in (["--max_restart", "x"], ["--max_restart", "-1"], ["--grace", "soon"], ["--grace", "-1"], ["--join_timeout", "x"],
+                     ["--rank", "first"], ["--log_level", "loud"], ["--bind", "elbow"], ["--tee", "x"], ["--wrap", "gdb"]):
+            self.refused(*args, says=[args[0].replace("_", "[-_]"), args[1]])
+
+    def test_rank_outside_nnodes(self):
+        self.refused("--nnodes", "2", "--master", "127.0.0.1:7777", "--rank", "2", says=[r"--rank", r"\b2\b"])
+
+    def test_hostfile(self):
+        self.refused("--hostfile", "no-such-file", says=[r"no-such-file"])
+        (self.folder / "hosts").write_text("# nothing\n\n")
+        self.refused("--hostfile", "hosts", says=[r"hosts", r"no host|empty"])
+        (self.folder / "hosts").write_text("alpha slots=2\nbeta slots=many\n")
+        self.refused("--hostfile", "hosts", says=[r"hosts:2|line 2", r"many"])
+
+
+class Help(Case):
+    def test_fits_a_screen(self):
+        result = self.start_command([TRIREME, "launch", "--help"]).wait()
+        self.assert_ends(result, 0)
+        self.assertLessEqual(len(result.out.splitlines()), 60, result)
+        self.assert_says(result, r"trireme launch \[options\] PROGRAM", r"--nproc_per_node", r"--ips", r"--gpus")
+
+    def test_bare_program(self):
+        result = self.start_command([TRIREME]).wait()
+        self.assert_says(result, r"trireme launch")
+
+    def test_version(self):
+        result = self.start_command([TRIREME, "version"]).wait()
+        self.assert_ends(result, 0)
+        self.assert_says(result, r"\d+\.\d+\.\d+")
+
+
+class Aliases(Case):
+    """The names that users of Paddle, torchrun and Horovod have in their fingers."""
+
+    def world(self, *options):
+        result = self.launch(*options, "sh", "-c", 'echo "$RANK/$WORLD_SIZE $TORCHELASTIC_RUN_ID" >>world')
+        self.assert_ends(result, 0)
+        lines = sorted(read(self.folder / "world").split("\n")[:-1])
+        (self.folder / "world").unlink()
+        return lines
+
+    def test_torchrun(self):
+        self.assertEqual(self.world("--standalone", "--nproc-per-node=2", "--rdzv-id", "seven", "--max-restarts", "0", "--no-python"),
+                         ["0/2 seven", "1/2 seven"])
+        self.assertEqual(self.world("--nproc-per-node", "2", "--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=29577",
+                                    "--rdzv-backend=c10d"), ["0/2 default", "1/2 default"])
+
+    def test_horovod(self):
+        self.assertEqual(self.world("-np", "2"), ["0/2 default", "1/2 default"])
+        self.assertEqual(self.world("-np", "2", "-H", "localhost:2"), ["0/2 default", "1/2 default"])
+
+    def test_paddle(self):
+        self.assertEqual(self.world("--nproc_per_node", "2", "--job_id", "seven", "--run_mode", "collective"), ["0/2 seven", "1/2 seven"])
+        self.assertEqual(self.world("--ips", "127.0.0.1", "--nproc_per_node=2"), ["0/2 default", "1/2 default"])
+
+    def test_process_count_in_words(self):
+        self.assertEqual(len(self.world("-n", "cpu")), len(os.sched_getaffinity(0)))
+        self.assert_usage(self.launch("-n", "gpu", "true", env={"CUDA_VISIBLE_DEVICES": ""}), r"gpu")
+
+    def test_default_is_one_process(self):
+        self.assertEqual(self.world(), ["0/1 default"])
+
+
+if __name__ == "__main__":
+    main()

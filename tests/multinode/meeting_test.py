@@ -1,0 +1,142 @@
+"""How nodes find each other, and what they say when they do not."""
+import re
+import signal
+
+from machines import MachineCase, main
+from trireme_test import FOREVER, wait_for
+
+LISTENING = "not authenticated"  # the coordinator says so once its port is open
+
+
+class Meeting(MachineCase):
+    def test_coordinator_first(self):
+        alpha = self.start_on(self.alpha, "--ips", self.ips, "-n", 1, "true")
+        alpha.wait_output(LISTENING)
+        self.assert_ends(self.start_on(self.beta, "--ips", self.ips, "-n", 1, "true").wait(), 0)
+        self.assert_ends(alpha.wait(), 0)
+
+    def test_coordinator_last(self):
+        beta = self.start_on(self.beta, "--ips", self.ips, "-n", 1, "true")
+        wait_for(self.beta.refused_connections, 10, lambda: f"beta's first try:\n{beta.output()}")
+        self.assert_ends(self.start_on(self.alpha, "--ips", self.ips, "-n", 1, "true").wait(), 0)
+        self.assert_ends(beta.wait(), 0)
+
+    def test_missing_node_is_named(self):
+        for present, missing in ((self.alpha, self.beta), (self.beta, self.alpha)):
+            result = self.start_on(present, "--ips", self.ips, "--join_timeout", 2, "sh", "-c", "echo ran >ran").wait()
+            self.assertNotEqual(result.code, 0, result)
+            self.assertGreater(result.seconds, 1.9, result)
+            self.assert_within(5, result)
+            self.assert_says(result, re.escape(missing.address), r"firewall|ping|is the port right")
+            self.assertEqual(self.read_on(present, "ran"), "", "a job without all its nodes was started")
+
+    def test_missing_node_of_a_master_job_is_counted(self):
+        result = self.start_on(self.alpha, "--master", f"{self.alpha.address}:7100", "--nnodes", 2, "--join_timeout", 2, "true").wait()
+        self.assertNotEqual(result.code, 0, result)
+        self.assert_within(5, result)
+        self.assert_says(result, r"1 of 2")
+
+    def test_own_address_not_in_the_list(self):
+        result = self.start_on(self.alpha, "--ips", "10.77.0.8,10.77.0.9", "true").wait()
+        self.assert_usage(result, r"10\.77\.0\.8", re.escape(self.alpha.address), r"--host")
+        self.assert_within(2, result)
+
+    def test_unresolvable_name(self):
+        result = self.start_on(self.alpha, "--ips", f"{self.alpha.address},no-such-host", "true").wait()
+        self.assert_usage(result, r"no-such-host")
+
+    def test_same_machine_twice_under_two_names(self):
+        result = self.start_on(self.alpha, "--ips", f"{self.alpha.address},alpha", "true").wait()
+        self.assert_usage(result, r"alpha", r"twice|same|more than once")
+
+    def test_loopback_among_many(self):
+        result = self.start_on(self.alpha, "--ips", f"127.0.0.1,{self.beta.address}", "true").wait()
+        self.assert_usage(result, r"127\.0\.0\.1")
+
+    def test_job_ids_differ(self):
+        jobs = [self.start_on(machine, "--ips", self.ips, "--job_id", job_id, "--join_timeout", 3, "true")
+                for machine, job_id in ((self.alpha, "monday"), (self.beta, "tuesday"))]
+        results = [job.wait() for job in jobs]
+        self.assertNotIn(0, [result.code for result in results], results[0])
+        self.assert_says(results[1], r"monday", r"tuesday")
+
+    def test_programs_differ(self):
+        jobs = [self.start_on(self.alpha, "--ips", self.ips, "sh", "-c", "true"), self.start_on(self.beta, "--ips", self.ips, "sh", "-c", "exit 0")]
+        results = [job.wait() for job in jobs]
+        for result in results:
+            self.assert_ends(result, 0)
+        self.assertTrue(any(re.search(r"warn.*differ|differ", result.text, re.I) for result in results), f"{results[0]}{results[1]}")
+
+    def test_same_program_is_no_warning(self):
+        for result in self.launch_everywhere("--ips", self.ips, "sh", "-c", "true"):
+            self.assert_silent_on(result, r"differ")
+
+    def test_two_jobs_on_the_same_port(self):
+        first = self.start_everywhere("--ips", self.ips, "--job_id", "early", "sh", "-c", f"echo $$ >pid; trap 'exit 0' TERM; {FOREVER}")
+        self.wait_file_on(self.alpha, "pid"), self.wait_file_on(self.beta, "pid")
+        for machine in self.machines:
+            late = self.start_on(machine, "--ips", self.ips, "--job_id", "late", "--join_timeout", 3, "true").wait()
+            self.assertNotEqual(late.code, 0, late)
+            self.assert_says(late, r"6069", r"another job|in use|taken")
+        for job in first:
+            job.signal(signal.SIGTERM)
+        for job in first:
+            job.wait()
+
+    def test_two_jobs_with_their_own_ports(self):
+        for options in (["--start_port", 17000], ["--start_port", 17100]):
+            jobs = self.start_everywhere("--ips", self.ips, *options, "true")
+            self.assertEqual([job.wait().code for job in jobs], [0, 0])
+
+    def test_restart_on_two_machines(self):
+        body = 'echo $TORCHELASTIC_RESTART_COUNT >>counts; [ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT -ge 1 ] || exit 5; true'
+        slow_success = f'if [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 0 ]; then {FOREVER}; fi; {body}'
+        results = self.launch_everywhere("--ips", self.ips, "--max_restart", 1, "sh", "-c", slow_success)
+        for result in results:
+            self.assert_ends(result, 0)
+        self.assertEqual(self.read_on(self.beta, "counts"), "0\n1\n")
+
+
+class LongWait(MachineCase):
+    def test_missing_node_is_named_while_waiting(self):
+        alpha = self.start_on(self.alpha, "--ips", self.ips, "true")
+        alpha.wait_output(rf"waiting.*{self.beta.address}", timeout=12)
+        beta = self.start_on(self.beta, "--ips", self.ips, "true")
+        self.assert_ends(beta.wait(), 0)
+        self.assert_ends(alpha.wait(), 0)
+
+    def test_ctrl_c_while_waiting(self):
+        job = self.start_on(self.alpha, "--ips", self.ips, "true")
+        job.wait_output(LISTENING)
+        job.signal(signal.SIGINT)
+        self.assertIn(job.wait(2).code, (130, -signal.SIGINT), job.output())
+
+
+class Strangers(MachineCase):
+    names = ("alpha", "beta", "gamma")
+
+    def test_a_node_that_was_not_invited(self):
+        """gamma speaks to the meeting port of a job that waits for beta: it is not let in."""
+        pair = f"{self.alpha.address},{self.beta.address}"
+        alpha = self.start_on(self.alpha, "--ips", pair, "true")
+        alpha.wait_output(LISTENING)
+        gamma = self.start_on(self.gamma, "--master", f"{self.alpha.address}:6069", "--nnodes", 2, "--join_timeout", 3, "true")
+        self.assertNotEqual(gamma.wait().code, 0)
+        beta = self.start_on(self.beta, "--ips", pair, "true")
+        self.assert_ends(beta.wait(), 0)
+        self.assert_ends(alpha.wait(), 0)
+
+    def test_noise_on_the_meeting_port(self):
+        pair = f"{self.alpha.address},{self.beta.address}"
+        alpha = self.start_on(self.alpha, "--ips", pair, "true")
+        alpha.wait_output(LISTENING)
+        noise = self.start_command(self.gamma.command(self.folder_of(self.gamma), "bash", "-c",
+                                                      f"head -c 100000 /dev/urandom >/dev/tcp/{self.alpha.address}/6069"))
+        noise.wait()
+        beta = self.start_on(self.beta, "--ips", pair, "true")
+        self.assert_ends(beta.wait(), 0)
+        self.assert_ends(alpha.wait(), 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+// spawn() re-executes this very program. ctest runs each case with a filter of its own, so a child comes by the same
+// way to the same call; run as a whole, children walk through the earlier cases first, silently.
+#include "trireme/launch/spawn.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include "trireme/core/env.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+#include "trireme/parallel/init.h"
+#include "trireme/store/store.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A folder that parent and children agree on: its name comes from the parent through the environment.
+class SpawnTest : public testing::Test {
+ protected:
+  SpawnTest() {
+    if (const char* given = std::getenv("SPAWN_TEST_DIR")) {
+      path_ = given;
+    } else {
+      dir_ = std::make_unique<TempDir>("spawn-test");
+      path_ = dir_->path();
+      ::setenv("SPAWN_TEST_DIR", path_.c_str(), 1);
+    }
+  }
+  ~SpawnTest() override {
+    if (dir_) ::unsetenv("SPAWN_TEST_DIR");
+  }
+  std::string noted(int rank) const { return read_file(path_ / std::to_string(rank)).value_or("nothing"); }
+  size_t notes() const {
+    const std::filesystem::directory_iterator folder(path_);
+    return static_cast<size_t>(std::distance(begin(folder), end(folder)));
+  }
+
+  std::unique_ptr<TempDir> dir_;
+  std::filesystem::path path_;
+};
+
+void note(const std::filesystem::path& folder, const std::string& text) {
+  const ParallelEnv env = ParallelEnv::from_environment();
+  write_file_atomically(folder / std::to_string(env.rank), text + " of " + std::to_string(env.world_size));
+}
+
+SpawnError error_of(const std::function<void()>& function, SpawnOptions options) {
+  try {
+    spawn(function, options);
+  } catch (const SpawnError& error) {
+    return error;
+  }
+  return SpawnError(-1, 0, "no error");
+}
+
+TEST_F(SpawnTest, FunctionOnlyUsesEveryCore) {
+  spawn([&] { note(path_, "here"); });
+  EXPECT_EQ(notes(), static_cast<size_t>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+TEST_F(SpawnTest, WithArguments) {
+  spawn([](const std::filesystem::path& folder, int number) { note(folder, std::to_string(number)); },
+        std::tuple{path_, 42}, {.nprocs = 1});
+  EXPECT_EQ(noted(0), "42 of 1");
+}
+
+TEST_F(SpawnTest, WithNprocs) {
+  spawn([&] { note(path_, "here"); }, {.nprocs = 3});
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(noted(rank), "here of 3");
+}
+
+TEST_F(SpawnTest, WithGpusThatAreNotVisibleIsAnErrorThatSaysSo) {
+  try {
+    spawn([] {}, {.nprocs = 2, .gpus = "98,99"});
+    FAIL() << "no machine has that many";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("98"), HasSubstr("visible")));
+  }
+}
+
+TEST_F(SpawnTest, NumberAndDevicesMustAgree) {
+  try {
+    spawn([] {}, {.nprocs = 2, .gpus = "4"});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("\"4\" names 1"), HasSubstr("nprocs is 2")));
+  }
+  EXPECT_THROW(spawn([] {}, {.nprocs = 0}), UsageError);
+  EXPECT_THROW(spawn([] {}, {.nprocs = 1'000'000}), UsageError);
+}
+
+TEST_F(SpawnTest, SeveralSpawnsInOneProgram) {
+  spawn([&] { note(path_, "first"); }, {.nprocs = 1});
+  EXPECT_EQ(noted(0), "first of 1");
+  spawn([&] { note(path_, "second"); }, {.nprocs = 2});
+  EXPECT_EQ(noted(0), "second of 2");
+  EXPECT_EQ(noted(1), "second of 2");
+}
+
+TEST_F(SpawnTest, AnExceptionReachesTheParentWithItsRankAndText) {
+  const SpawnError error = error_of(
+      [] {
+        if (get_rank() == 1) throw std::runtime_error("rank one is unhappy");
+        ::pause();
+      },
+      {.nprocs = 2});
+  EXPECT_EQ(error.rank(), 1);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1 failed: rank one is unhappy"));
+}
+
+TEST_F(SpawnTest, ASignalReachesTheParentInWords) {
+  const SpawnError error = error_of([] { ::raise(SIGKILL); }, {.nprocs = 1});
+  EXPECT_EQ(error.exit_code(), 137);
+  EXPECT_THAT(error.what(), HasSubstr("killed by signal 9"));
+}
+
+TEST_F(SpawnTest, AnErrorOfOursKeepsItsExitCode) {
+  const SpawnError error = error_of([] { throw UsageError("wrong"); }, {.nprocs = 1});
+  EXPECT_EQ(error.exit_code(), exit_code::kUsage);
+}
+
+// Run by the next case in a process of its own, whose output can be read.
+TEST_F(SpawnTest, DISABLED_Prints) {
+  std::cout << "before the call\n";
+  spawn([] { std::printf("inside %d\n", get_rank()); }, {.nprocs = 2});
+  std::cout << "after the call" << std::endl;
+}
+
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), &::pclose);
+  std::string output;
+  char buffer[4096];
+  while (const size_t size = std::fread(buffer, 1, sizeof buffer, pipe.get())) output.append(buffer, size);
+  return output;
+}
+
+TEST_F(SpawnTest, OutputHasItsRankAndWhatMainPrintedBeforeIsShownOnce) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string output =
+      output_of(self + " --gtest_also_run_disabled_tests --gtest_filter=SpawnTest.DISABLED_Prints 2>&1");
+  EXPECT_THAT(output, AllOf(HasSubstr("\nrank 0: inside 0\n"), HasSubstr("\nrank 1: inside 1\n"),
+                            HasSubstr("\nafter the call\n")));
+  EXPECT_EQ(output.find("before the call"), output.rfind("before the call")) << output;
+}
+
+TEST_F(SpawnTest, JoinWithATimeoutAndTheDestructorStops) {
+  SpawnContext context = spawn([] { ::pause(); }, {.nprocs = 2, .join = false, .grace = 1s});
+  EXPECT_FALSE(context.join(100ms));
+  std::vector<int> pids = context.pids();
+  ASSERT_EQ(pids.size(), 2u);
+  context = SpawnContext(nullptr);
+  for (const int pid : pids) EXPECT_TRUE(pid == 0 || ::kill(pid, 0) != 0);
+}
+
+TEST_F(SpawnTest, JoinLaterSeesTheSuccess) {
+  SpawnContext context = spawn([&] { note(path_, "here"); }, {.nprocs = 1, .join = false});
+  EXPECT_TRUE(context.join(20s));
+  EXPECT_TRUE(context.join());
+  EXPECT_EQ(noted(0), "here of 1");
+}
+
+TEST_F(SpawnTest, SpawnInsideASpawnedFunctionIsRefused) {
+  const SpawnError error = error_of([] { spawn([] {}, {.nprocs = 1}); }, {.nprocs = 1});
+  EXPECT_THAT(error.what(), HasSubstr("inside a spawned function"));
+}
+
+TEST_F(SpawnTest, TheProcessesShareTheJobsStore) {
+  spawn(
+      [] {
+        const World world = init_parallel_env();
+        world.store()->set("from/" + std::to_string(world.rank()), std::to_string(world.rank() * 10));
+        const std::string other = world.store()->get("from/" + std::to_string(1 - world.rank()), Deadline::in(20s));
+        if (other != std::to_string((1 - world.rank()) * 10)) throw std::runtime_error("got " + other);
+      },
+      {.nprocs = 2});
+}
+
+TEST_F(SpawnTest, AChildThatNeverReachesTheCallIsExplained) {
+  if (std::getenv("PADDLE_TRAINER_ID")) {
+    std::fprintf(stderr, "main went another way\n");
+    std::exit(3);
+  }
+  const SpawnError error = error_of([] {}, {.nprocs = 1});
+  EXPECT_THAT(error.what(),
+              AllOf(HasSubstr("before it reached spawn()"), HasSubstr("exit 3"), HasSubstr("main went another way")));
+}
+
+TEST(InitParallelEnv, AloneIsAWorldOfOneAndIdempotent) {
+  const World world = init_parallel_env();
+  EXPECT_EQ(world.rank(), 0);
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_EQ(world.store(), nullptr);
+  EXPECT_TRUE(is_initialized());
+  EXPECT_EQ(&init_parallel_env().env(), &world.env());
+}
+
+TEST(InitParallelEnv, StrictModeRefusesToBeAlone) {
+  EXPECT_THROW(init_parallel_env({.strict = true}), UsageError);
+}
+
+TEST(InitParallelEnv, AHalfSetEnvironmentNamesWhatIsMissing) {
+  ::setenv("PADDLE_TRAINER_ID", "0", 1);
+  try {
+    init_parallel_env();
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("PADDLE_TRAINERS_NUM"));
+  }
+  ::unsetenv("PADDLE_TRAINER_ID");
+}
+
+}  // namespace
+}  // namespace trireme

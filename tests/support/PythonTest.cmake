@@ -1,0 +1,26 @@
+# Tests of the program from outside, in Python without packages.
+#
+#   trireme_python_test(exit_test.py LABEL launch TIMEOUT 60 [SERIAL] [ENVIRONMENT NAME=VALUE …])
+#
+# gives one ctest entry for each test class of the file: `launch.exit_test.Culprit`. A test class is one whose base, but
+# not whose own name, ends in Case. SERIAL: it measures time, so nothing else runs beside it.
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+
+function(trireme_python_test file)
+  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "ENVIRONMENT" ${ARGN})
+  set(path ${CMAKE_CURRENT_SOURCE_DIR}/${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
+  file(STRINGS ${path} classes REGEX "^class [A-Za-z0-9_]+\\(.*Case\\):")
+  list(FILTER classes EXCLUDE REGEX "^class [A-Za-z0-9_]+Case\\(")  # bases of the file's own
+  if(NOT classes)
+    message(FATAL_ERROR "${path}: no test class")
+  endif()
+  get_filename_component(stem ${file} NAME_WE)
+  foreach(line IN LISTS classes)
+    string(REGEX REPLACE "^class ([A-Za-z0-9_]+).*" "\\1" class "${line}")
+    set(name ${ARG_LABEL}.${stem}.${class})
+    add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${path} ${class})
+    set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_SERIAL}
+      ENVIRONMENT "TRIREME=${PROJECT_BINARY_DIR}/bin/trireme;PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/support;PYTHONDONTWRITEBYTECODE=1;TRIREME_SANITIZE=${TRIREME_SANITIZE};${ARG_ENVIRONMENT}")
+  endforeach()
+endfunction()

@@ -1,0 +1,266 @@
+// Text, environment, files, descriptors, log and deadlines.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <set>
+#include <stdexcept>
+
+#include "trireme/core/deadline.h"
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+#include "trireme/core/fd.h"
+#include "trireme/core/file.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+using Parts = std::vector<std::string>;
+
+TEST(Text, Split) {
+  EXPECT_EQ(split("a,b,,c", ','), (Parts{"a", "b", "", "c"}));
+  EXPECT_EQ(split("a", ','), (Parts{"a"}));
+  EXPECT_EQ(split(",", ','), (Parts{"", ""}));
+  EXPECT_EQ(split("", ','), Parts{});
+}
+
+TEST(Text, JoinIsTheOppositeOfSplit) {
+  EXPECT_EQ(join({"a", "", "c"}, ","), "a,,c");
+  EXPECT_EQ(join({}, ","), "");
+}
+
+TEST(Text, Trim) {
+  EXPECT_EQ(trim("  a b\t\r\n"), "a b");
+  EXPECT_EQ(trim(" \n"), "");
+  EXPECT_EQ(trim(""), "");
+}
+
+TEST(Text, LowerAndHex) {
+  EXPECT_EQ(to_lower("CamelCASE_1"), "camelcase_1");
+  EXPECT_EQ(to_hex(std::string("\x00\x0f\xff", 3)), "000fff");
+}
+
+TEST(Text, ParseIntTakesWholeNumbersInRangeOnly) {
+  EXPECT_EQ(parse_int("17", 0, 20), 17);
+  EXPECT_EQ(parse_int("-3", -5, 5), -3);
+  EXPECT_EQ(parse_int("0", 0, 0), 0);
+  for (const char* wrong : {"", " 1", "1 ", "+1", "1.0", "0x1", "21", "-1", "99999999999999999999"})
+    EXPECT_FALSE(parse_int(wrong, 0, 20)) << wrong;
+}
+
+TEST(Text, ClosestFindsLikelySlips) {
+  const Parts names = {"nproc_per_node", "nnodes", "master"};
+  EXPECT_EQ(closest("nproc_per_nod", names), "nproc_per_node");
+  EXPECT_EQ(closest("mastre", names), "master");
+  EXPECT_FALSE(closest("gpus", names));
+  EXPECT_FALSE(closest("x", {}));
+}
+
+TEST(Text, PrintableKeepsTextAndShowsTheRest) {
+  EXPECT_EQ(printable("caf\xc3\xa9\t\xe2\x82\xac \xf0\x9f\x9a\xa3"), "caf\xc3\xa9\t\xe2\x82\xac \xf0\x9f\x9a\xa3");
+  EXPECT_EQ(printable("a\x1b[31mb\r\n"), "a\\x1b[31mb\\x0d\\x0a");
+  EXPECT_EQ(printable(std::string("\0", 1)), "\\x00");
+  EXPECT_EQ(printable("\x7f"), "\\x7f");
+  EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");  // a control character of Latin 1
+}
+
+TEST(Text, PrintableShowsBrokenUtf8) {
+  EXPECT_EQ(printable("\xff"), "\\xff");
+  EXPECT_EQ(printable("\xc3"), "\\xc3");                             // cut short
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");                    // overlong
+  EXPECT_EQ(printable("\xe0\x80\xaf"), "\\xe0\\x80\\xaf");           // overlong
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // surrogate
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
+}
+
+TEST(Errors, EachKindHasItsExitCodeAndWords) {
+  const UsageError usage("--gpus {}: not visible", 9);
+  EXPECT_EQ(usage.exit_code(), 2);
+  EXPECT_STREQ(usage.what(), "--gpus 9: not visible");
+  EXPECT_EQ(PeerError("rank {}", 1).exit_code(), 75);
+  const SystemError system(ENOENT, "cannot open {}", "x");
+  EXPECT_EQ(system.exit_code(), 71);
+  EXPECT_EQ(system.number(), ENOENT);
+  EXPECT_STREQ(system.what(), "cannot open x: No such file or directory");
+}
+
+TEST(Env, ListedVariablesCanBeRead) {
+  env::set("TRIREME_STRICT", "1");
+  EXPECT_EQ(env::get("TRIREME_STRICT"), "1");
+  env::set("TRIREME_STRICT", "");
+  EXPECT_EQ(env::get("TRIREME_STRICT"), "");
+  EXPECT_FALSE(env::get_nonempty("TRIREME_STRICT"));
+  env::set("TRIREME_STRICT", std::nullopt);
+  EXPECT_FALSE(env::get("TRIREME_STRICT"));
+}
+
+TEST(Env, UnlistedVariablesCannot) {
+  EXPECT_THROW(env::get("NOT_DOCUMENTED"), std::logic_error);
+}
+
+TEST(Env, TheTableNamesEachVariableOnceAndExplainsIt) {
+  std::set<std::string> names;
+  for (const env::Variable& variable : env::variables()) {
+    EXPECT_TRUE(names.insert(variable.name).second) << variable.name;
+    EXPECT_GT(std::string_view(variable.meaning).size(), 5u) << variable.name;
+  }
+}
+
+TEST(Env, AllHoldsValuesWithEqualSigns) {
+  env::set("TRIREME_STRICT", "a=b");
+  const auto all = env::all();
+  EXPECT_NE(std::find(all.begin(), all.end(), std::pair<std::string, std::string>("TRIREME_STRICT", "a=b")), all.end());
+  env::set("TRIREME_STRICT", std::nullopt);
+}
+
+TEST(File, WhatIsWrittenIsRead) {
+  const TempDir folder;
+  const std::string content("zero\0byte", 9);
+  write_file_atomically(folder.path() / "a", "old and longer than the new");
+  write_file_atomically(folder.path() / "a", content);
+  EXPECT_EQ(read_file(folder.path() / "a"), content);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
+}
+
+TEST(File, ReadingStopsAtTheLimit) {
+  const TempDir folder;
+  write_file_atomically(folder.path() / "a", std::string(100'000, 'x'));
+  EXPECT_EQ(read_file(folder.path() / "a", 1000)->size(), 1000u);
+}
+
+TEST(File, UnreadableIsNothing) {
+  EXPECT_FALSE(read_file("/nonexistent/file"));
+  EXPECT_FALSE(read_file("/"));
+}
+
+TEST(File, UnwritableIsASystemErrorThatNamesThePath) {
+  try {
+    write_file_atomically("/nonexistent/file", "x");
+    FAIL();
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.number(), ENOENT);
+    EXPECT_NE(std::string(error.what()).find("/nonexistent/file"), std::string::npos);
+  }
+}
+
+TEST(File, TempDirIsPrivateAndRemovesItself) {
+  std::filesystem::path path;
+  {
+    const TempDir folder("prefix");
+    path = folder.path();
+    struct stat info {};
+    ASSERT_EQ(::stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u);
+    EXPECT_TRUE(path.filename().string().starts_with("prefix-"));
+    std::filesystem::create_directories(path / "deep" / "er");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST(Fd, ClosesItselfAndMoves) {
+  FdPair pipe = make_pipe();
+  const int number = pipe.first.get();
+  EXPECT_TRUE(::fcntl(number, F_GETFD) & FD_CLOEXEC);
+  UniqueFd other = std::move(pipe.first);
+  EXPECT_FALSE(pipe.first);
+  EXPECT_EQ(other.get(), number);
+  other.reset();
+  EXPECT_EQ(::fcntl(number, F_GETFD), -1);
+}
+
+TEST(Fd, WaitsUntilReadableOrTheDeadline) {
+  const FdPair pipe = make_pipe();
+  EXPECT_FALSE(wait_readable(pipe.first.get(), Deadline::in(1ms)));
+  ASSERT_TRUE(write_all(pipe.second.get(), "x"));
+  EXPECT_TRUE(wait_readable(pipe.first.get(), Deadline::never()));
+  EXPECT_TRUE(wait_writable(pipe.second.get(), Deadline::in(1s)));
+}
+
+// The position is shared between all who inherit the file, so they read at offset 0 and not "from here on".
+TEST(Fd, MemoryFileIsReadAtOffsetZeroByAll) {
+  const UniqueFd file = make_memory_file("test", "secret");
+  for (int reader = 0; reader < 2; ++reader) {
+    char buffer[16];
+    ASSERT_EQ(::pread(file.get(), buffer, sizeof buffer, 0), 6);
+    EXPECT_EQ(std::string(buffer, 6), "secret");
+  }
+}
+
+class Log : public testing::Test {
+ protected:
+  void SetUp() override {
+    before_ = set_log_sink([this](LogLevel level, std::string_view text) { seen_.emplace_back(level, text); });
+  }
+  void TearDown() override {
+    set_log_sink(before_);
+    set_log_level(LogLevel::info);
+  }
+  std::vector<std::pair<LogLevel, std::string>> seen_;
+  LogSink before_;
+};
+
+TEST_F(Log, GoesToTheSinkFromTheLevelUp) {
+  log_debug("not seen");
+  log_info("rank {} of {}", 1, 2);
+  set_log_level(LogLevel::error);
+  log_warning("not seen");
+  log_error("seen");
+  ASSERT_EQ(seen_.size(), 2u);
+  EXPECT_EQ(seen_[0], std::pair(LogLevel::info, std::string("rank 1 of 2")));
+  EXPECT_EQ(seen_[1], std::pair(LogLevel::error, std::string("seen")));
+}
+
+TEST_F(Log, OffIsOff) {
+  set_log_level(LogLevel::off);
+  log_error("not seen");
+  EXPECT_TRUE(seen_.empty());
+}
+
+TEST_F(Log, SetSinkReturnsTheOneBefore) {
+  LogSink ours = set_log_sink(nullptr);
+  log_error("to nobody");
+  ours(LogLevel::info, "direct");
+  EXPECT_EQ(seen_.size(), 1u);
+}
+
+TEST(LogLevels, NamesAndPythonsNumbers) {
+  EXPECT_EQ(parse_log_level("DEBUG"), LogLevel::debug);
+  EXPECT_EQ(parse_log_level("20"), LogLevel::info);
+  EXPECT_EQ(parse_log_level("warn"), LogLevel::warning);
+  EXPECT_EQ(parse_log_level("CRITICAL"), LogLevel::error);
+  EXPECT_EQ(parse_log_level("off"), LogLevel::off);
+  EXPECT_THROW(parse_log_level("loud"), UsageError);
+}
+
+TEST(Deadlines, PassAndTellWhatIsLeft) {
+  EXPECT_TRUE(Deadline::in(0ms).passed());
+  EXPECT_EQ(Deadline::in(-5s).left(), 0ms);
+  EXPECT_EQ(Deadline::in(-5s).poll_timeout(), 0);
+  const Deadline later = Deadline::in(1h);
+  EXPECT_FALSE(later.passed());
+  EXPECT_GT(later.left(), 59min);
+  EXPECT_LE(later.left(), 1h);
+}
+
+TEST(Deadlines, NeverIsNever) {
+  EXPECT_TRUE(Deadline::never().is_never());
+  EXPECT_FALSE(Deadline::never().passed());
+  EXPECT_EQ(Deadline::never().poll_timeout(), -1);
+}
+
+TEST(Deadlines, ALongWaitFitsIntoPoll) {
+  EXPECT_EQ(Deadline::in(std::chrono::hours(24 * 365)).poll_timeout(), INT_MAX);
+}
+
+TEST(Deadlines, TheEarlierOfTwo) {
+  const Deadline soon = Deadline::in(1s);
+  EXPECT_EQ(earlier(soon, Deadline::never()).time(), soon.time());
+  EXPECT_EQ(earlier(Deadline::in(1h), soon).time(), soon.time());
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,134 @@
+#include "trireme/core/env.h"
+
+#include <fmt/core.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+namespace trireme::env {
+
+const std::vector<Variable>& variables() {
+  static const std::vector<Variable> table = {
+      // --- read by the launcher; the command line wins over every one of them
+      {"TRIREME_TOKEN_FILE", Use::launcher,
+       "File (mode 0600) with the 64 hexadecimal digits that every node of a job must know. Default: "
+       "~/.config/trireme/token."},
+      {"TRIREME_LOG_MAX_MB", Use::launcher,
+       "Size at which a worker's log file is rotated, in MiB (default 256; 0: never)."},
+      {"TRIREME_SSH", Use::launcher, "Command for --ssh instead of \"ssh -o BatchMode=yes -o ConnectTimeout=10\"."},
+      {"XDG_CONFIG_HOME", Use::launcher, "Where to look for trireme/token instead of ~/.config."},
+      {"HOME", Use::launcher, "Where to look for .config/trireme/token."},
+      {"PATH", Use::launcher, "Where PROGRAM is looked for when it has no slash."},
+      {"CUDA_VISIBLE_DEVICES", Use::launcher,
+       "The GPUs this machine may use: ids or UUIDs; empty or -1 means none. --gpus must choose among them."},
+      {"FLAGS_START_PORT", Use::launcher, "First port of the workers' endpoints, as --start_port."},
+      {"PADDLE_START_PORT", Use::launcher, "As --start_port."},
+      {"POD_IP", Use::launcher, "As --host."},
+      {"PADDLE_MASTER", Use::launcher, "As --master. Workers get it too: the address of trainer 0's store."},
+      {"PADDLE_DEVICES", Use::launcher, "As --devices."},
+      {"PADDLE_NNODES", Use::launcher, "As --nnodes. Workers get it too: the number of nodes."},
+      {"PADDLE_NPROC_PER_NODE", Use::launcher, "As --nproc_per_node."},
+      {"PADDLE_RANK", Use::launcher, "As --rank."},
+      {"PADDLE_IPS", Use::launcher, "As --ips."},
+      {"PADDLE_JOB_ID", Use::launcher, "As --job_id."},
+      {"PADDLE_LOG_DIR", Use::launcher, "As --log_dir. Workers get it too, as an absolute path."},
+      {"PADDLE_LOG_LEVEL", Use::launcher, "As --log_level."},
+      {"PADDLE_LOG_OVERWRITE", Use::launcher, "As --log_overwrite."},
+      {"PADDLE_MAX_RESTART", Use::launcher, "As --max_restart."},
+      {"PADDLE_ELASTIC_LEVEL", Use::launcher, "As --elastic_level."},
+      {"PADDLE_ELASTIC_TIMEOUT", Use::launcher, "As --elastic_timeout."},
+      {"PADDLE_RUN_MODE", Use::launcher, "As --run_mode."},
+      // --- read by programs
+      {"PADDLE_PG_TIMEOUT", Use::program, "How long a collective may wait, in milliseconds (default 1800000)."},
+      {"FLAGS_nccl_nrings", Use::program, "Number of NCCL rings, 1 to 8 (default 1)."},
+      {"TRIREME_STRICT", Use::program,
+       "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},
+      // --- set in every worker
+      {"RANK", Use::worker, "Rank of the worker over all nodes."},
+      {"WORLD_SIZE", Use::worker, "Number of workers over all nodes."},
+      {"LOCAL_RANK", Use::worker, "Rank of the worker on its node; with GPUs, its index into CUDA_VISIBLE_DEVICES."},
+      {"LOCAL_WORLD_SIZE", Use::worker, "Number of workers on this node."},
+      {"GROUP_RANK", Use::worker, "Rank of the node."},
+      {"GROUP_WORLD_SIZE", Use::worker, "Number of nodes."},
+      {"ROLE_RANK", Use::worker, "As RANK (torchrun has roles; here all workers have one)."},
+      {"ROLE_WORLD_SIZE", Use::worker, "As WORLD_SIZE."},
+      {"ROLE_NAME", Use::worker, "Always \"default\"."},
+      {"MASTER_ADDR", Use::worker, "Address of node 0."},
+      {"MASTER_PORT", Use::worker, "A port of node 0 that is kept free for the program's own store."},
+      {"TORCHELASTIC_RESTART_COUNT", Use::worker, "How often the job was restarted."},
+      {"TORCHELASTIC_MAX_RESTARTS", Use::worker, "The value of --max_restart."},
+      {"TORCHELASTIC_RUN_ID", Use::worker, "The job id."},
+      {"TORCHELASTIC_USE_AGENT_STORE", Use::worker,
+       "Always False: PyTorch's rank 0 opens its own store on MASTER_PORT."},
+      {"PADDLE_TRAINER_ID", Use::worker, "As RANK."},
+      {"PADDLE_TRAINERS_NUM", Use::worker, "As WORLD_SIZE."},
+      {"PADDLE_GLOBAL_RANK", Use::worker, "As RANK."},
+      {"PADDLE_GLOBAL_SIZE", Use::worker, "As WORLD_SIZE."},
+      {"PADDLE_LOCAL_RANK", Use::worker, "As LOCAL_RANK."},
+      {"PADDLE_LOCAL_SIZE", Use::worker, "As LOCAL_WORLD_SIZE."},
+      {"PADDLE_RANK_IN_NODE", Use::worker, "As LOCAL_RANK."},
+      {"PADDLE_CURRENT_ENDPOINT", Use::worker, "This worker's own address:port."},
+      {"PADDLE_TRAINER_ENDPOINTS", Use::worker,
+       "Every worker's address:port in rank order; left out above 48000 characters."},
+      {"PADDLE_AUTO_CLUSTER", Use::worker, "Always 0."},
+      {"PADDLE_BACKUP_ENV_PATH", Use::worker, "Folder with backup_env.<rank>.json, this worker's variables as JSON."},
+      {"PADDLE_DISTRI_BACKEND", Use::worker, "gloo, on workers without a GPU."},
+      {"POD_NAME", Use::worker,
+       "Six letters that name this node's part of the job, the same for the same job id and node."},
+      {"FLAGS_selected_gpus", Use::worker, "Index of the worker's GPU in CUDA_VISIBLE_DEVICES; only with GPUs."},
+      {"GLOO_SOCKET_IFNAME", Use::worker, "The network interface between the nodes, unless set already."},
+      {"NCCL_SOCKET_IFNAME", Use::worker, "The network interface between the nodes, unless set already."},
+      {"OMP_NUM_THREADS", Use::worker, "Cores divided by local workers, unless set already."},
+      {"ONEDNN_MAX_CPU_ISA", Use::worker, "Set on a CPU that announces AMX but cannot run it, unless set already."},
+      {"TRIREME_JOB_ID", Use::worker, "The job id. Its presence tells a program that `trireme launch` started it."},
+      {"TRIREME_STORE", Use::worker, "host:port of the job's key-value store."},
+      {"TRIREME_TOKEN_FD", Use::worker, "Descriptor from which the worker reads the job's token."},
+      {"TRIREME_LISTEN_FD", Use::worker,
+       "Descriptor of a socket bound to PADDLE_CURRENT_ENDPOINT, ready for listen(2)."},
+      {"TRIREME_SPAWN", Use::worker,
+       "Set in children of spawn(): which call made them, and their private descriptors."},
+  };
+  return table;
+}
+
+namespace {
+
+bool is_listed(std::string_view name) {
+  for (const Variable& variable : variables())
+    if (name == variable.name) return true;
+  return false;
+}
+
+}  // namespace
+
+std::optional<std::string> get(std::string_view name) {
+  if (!is_listed(name))
+    throw std::logic_error(fmt::format("environment variable {} is not in the table of env.cc", name));
+  const char* value = ::getenv(std::string(name).c_str());
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::optional<std::string> get_nonempty(std::string_view name) {
+  auto value = get(name);
+  return value && !value->empty() ? value : std::nullopt;
+}
+
+std::vector<std::pair<std::string, std::string>> all() {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text(*entry);
+    const size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return variables;
+}
+
+void set(const std::string& name, const std::optional<std::string>& value) {
+  if (value)
+    ::setenv(name.c_str(), value->c_str(), 1);
+  else
+    ::unsetenv(name.c_str());
+}
+
+}  // namespace trireme::env

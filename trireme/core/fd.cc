@@ -1,0 +1,88 @@
+#include "trireme/core/fd.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "trireme/core/error.h"
+
+namespace trireme {
+
+void UniqueFd::reset(int fd) {
+  if (fd_ >= 0) ::close(fd_);
+  fd_ = fd;
+}
+
+FdPair make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError(errno, "cannot make a pipe");
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+FdPair make_socket_pair() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+    throw SystemError(errno, "cannot make a socket pair");
+  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+UniqueFd duplicate(int fd) {
+  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) throw SystemError(errno, "cannot duplicate descriptor {}", fd);
+  return UniqueFd(copy);
+}
+
+void set_nonblocking(int fd, bool on) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  const int wanted = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
+  if (flags < 0 || ::fcntl(fd, F_SETFL, wanted) != 0)
+    throw SystemError(errno, "cannot set descriptor {} blocking mode", fd);
+}
+
+void set_close_on_exec(int fd, bool on) {
+  if (::fcntl(fd, F_SETFD, on ? FD_CLOEXEC : 0) != 0) throw SystemError(errno, "cannot set close-on-exec on {}", fd);
+}
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+namespace {
+
+bool wait_for(int fd, short events, Deadline deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, deadline.poll_timeout());
+    if (ready > 0) return true;
+    if (ready == 0) return false;
+    if (errno != EINTR) throw SystemError(errno, "cannot wait for descriptor {}", fd);
+  }
+}
+
+}  // namespace
+
+bool wait_readable(int fd, Deadline deadline) {
+  return wait_for(fd, POLLIN, deadline);
+}
+
+bool wait_writable(int fd, Deadline deadline) {
+  return wait_for(fd, POLLOUT, deadline);
+}
+
+UniqueFd make_memory_file(const char* name, std::string_view bytes) {
+  UniqueFd file(::memfd_create(name, MFD_CLOEXEC));
+  if (!file || !write_all(file.get(), bytes)) throw SystemError(errno, "cannot make the memory file {}", name);
+  return file;
+}
+
+}  // namespace trireme

@@ -1,0 +1,29 @@
+// Files: whole reads, writes that are never seen half done, and directories that remove themselves.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// The whole file, or nothing when it cannot be read. Files above `limit` bytes are cut there.
+std::optional<std::string> read_file(const std::filesystem::path& path, size_t limit = 64u << 20);
+/// Writes beside the target, syncs, renames: a reader sees the old content or the new. Throws SystemError.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+/// A fresh directory (mode 0700) that is removed with everything in it.
+class TempDir {
+ public:
+  explicit TempDir(std::string_view prefix = "trireme");
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace trireme

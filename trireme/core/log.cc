@@ -1,0 +1,79 @@
+#include "trireme/core/log.h"
+
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+    case LogLevel::off:
+      break;
+  }
+  return spdlog::level::off;
+}
+
+LogSink standard_error_sink() {
+  auto logger = std::make_shared<spdlog::logger>("trireme", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("TRIREME %^%l%$ %Y-%m-%d %H:%M:%S %v");
+  logger->set_level(spdlog::level::trace);
+  logger->flush_on(spdlog::level::trace);
+  return [logger](LogLevel level, std::string_view text) {
+    logger->log(spdlog_level(level), spdlog::string_view_t(text.data(), text.size()));
+  };
+}
+
+struct State {
+  std::mutex mutex;
+  LogSink sink = standard_error_sink();
+  std::atomic<LogLevel> level{LogLevel::info};
+};
+
+State& state() {
+  static State* instance = new State;  // never destroyed: threads may log while the program ends
+  return *instance;
+}
+
+}  // namespace
+
+LogSink set_log_sink(LogSink sink) {
+  const std::lock_guard lock(state().mutex);
+  return std::exchange(state().sink, std::move(sink));
+}
+
+void set_log_level(LogLevel level) {
+  state().level = level;
+}
+
+LogLevel parse_log_level(std::string_view text) {
+  const std::string name = to_lower(text);
+  if (name == "debug" || name == "10") return LogLevel::debug;
+  if (name == "info" || name == "20") return LogLevel::info;
+  if (name == "warning" || name == "warn" || name == "30") return LogLevel::warning;
+  if (name == "error" || name == "critical" || name == "40" || name == "50") return LogLevel::error;
+  if (name == "off") return LogLevel::off;
+  throw UsageError("log level \"{}\" is not known; use debug, info, warning, error or off", text);
+}
+
+void log(LogLevel level, std::string_view message) {
+  if (level < state().level) return;
+  const std::lock_guard lock(state().mutex);
+  if (state().sink) state().sink(level, message);
+}
+
+}  // namespace trireme

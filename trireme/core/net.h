@@ -1,0 +1,76 @@
+// TCP as Trireme uses it: names and addresses of both families, and calls that end by a deadline.
+//
+//   UniqueFd listener = listen_tcp("127.0.0.1", 0);                       // port 0: a free one
+//   UniqueFd peer = connect_tcp({"node1", 6069}, Deadline::in(5s));       // throws PeerError that says what to check
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/core/deadline.h"
+#include "trireme/core/fd.h"
+
+namespace trireme {
+
+/// A host (name, IPv4 or IPv6 address without brackets) and a port.
+struct Endpoint {
+  std::string host;
+  uint16_t port = 0;
+  bool operator==(const Endpoint&) const = default;
+};
+
+/// "host:port", with brackets around an IPv6 address.
+std::string to_string(const Endpoint& endpoint);
+/// Reads "host", "host:port", "[v6]", "[v6]:port" or a bare IPv6 address. `what` names the text in errors (UsageError).
+/// Without a port in the text, `default_port` is taken; without that either, it is an error.
+Endpoint parse_endpoint(std::string_view text, std::string_view what, std::optional<uint16_t> default_port = {});
+
+/// A resolved address.
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+  int family() const { return storage.ss_family; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+};
+
+/// Numeric text of the address, without the port; an IPv4 address mapped into IPv6 is shown as IPv4.
+std::string ip_text(const SocketAddress& address);
+uint16_t port_of(const SocketAddress& address);
+/// All addresses of a host name (IPv4 first). Throws UsageError that names the host.
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
+/// Numeric text of `host`'s first address.
+std::string resolve_ip(const std::string& host);
+
+/// A listening, close-on-exec socket. Throws SystemError that names the address and, for a taken port, says so.
+UniqueFd listen_tcp(const std::string& host, uint16_t port, int backlog = 512);
+/// Bound but not listening, SO_REUSEADDR: keeps a port from being handed out by the kernel while the program it is
+/// meant for can still bind it, or listen on the inherited descriptor. An empty host is the wildcard address.
+UniqueFd reserve_port(const std::string& host, uint16_t port);
+/// Connects by the deadline or throws PeerError: refused, unreachable and silent are told apart.
+UniqueFd connect_tcp(const Endpoint& endpoint, Deadline deadline);
+
+SocketAddress local_address(int socket);
+SocketAddress peer_address(int socket);
+/// No delay, and keep-alive probes that notice a silent peer after about 11 s.
+void tune_control_socket(int socket);
+
+struct Interface {
+  std::string name;
+  std::string ip;
+  bool loopback = false;
+};
+/// Addresses of the interfaces that are up, IPv4 before IPv6, link-local IPv6 left out.
+std::vector<Interface> local_interfaces();
+/// The interface that carries `ip`, if it is one of this machine's.
+std::optional<Interface> interface_with(const std::string& ip);
+/// The local address from which packets to `host` would leave.
+std::string source_ip_towards(const std::string& host);
+std::string host_name();
+
+}  // namespace trireme

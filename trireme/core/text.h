@@ -1,0 +1,30 @@
+// Small functions on text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trireme {
+
+/// "a,b,,c" at ',' -> {"a","b","","c"}; an empty text gives no parts.
+std::vector<std::string> split(std::string_view text, char separator);
+std::string join(const std::vector<std::string>& parts, std::string_view separator);
+std::string_view trim(std::string_view text);
+std::string to_lower(std::string_view text);
+std::string to_hex(std::string_view bytes);
+/// The bytes of pairs of hexadecimal digits; reading ends at the first thing that is none.
+std::string from_hex(std::string_view hex);
+
+/// A whole decimal number within [low, high], or nothing. No sign but '-', no spaces, no trailing text.
+std::optional<int64_t> parse_int(std::string_view text, int64_t low, int64_t high);
+
+/// The candidate nearest to `word` by edit distance, when near enough to be a likely slip.
+std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// Valid UTF-8 with control and broken bytes shown as \xNN: fit for a terminal and for JSON. Tabs stay.
+std::string printable(std::string_view bytes);
+
+}  // namespace trireme

@@ -1,0 +1,155 @@
+#include "trireme/core/token.h"
+
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/rand.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "trireme/core/error.h"
+#include "trireme/core/fd.h"
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+constexpr size_t kNonceSize = 12;
+constexpr size_t kTagSize = 16;
+
+const unsigned char* data(std::string_view bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+unsigned char* data(std::string& bytes) {
+  return reinterpret_cast<unsigned char*>(bytes.data());
+}
+
+using Pkey = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+using PkeyContext = std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)>;
+using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
+
+std::string read_private_file(const std::filesystem::path& path) {
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0) throw UsageError("token file {}: {}", path.string(), errno_text(errno));
+  if (!S_ISREG(info.st_mode)) throw UsageError("token file {} is not a regular file", path.string());
+  if (info.st_mode & 077)
+    throw UsageError("token file {} can be read by others (mode {:o}); run: chmod 600 {}", path.string(),
+                     info.st_mode & 0777, path.string());
+  std::string text(4096, '\0');
+  const ssize_t size = ::read(file.get(), text.data(), text.size());
+  text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  return text;
+}
+
+}  // namespace
+
+Token Token::random() {
+  return Token(random_bytes(kSize));
+}
+
+Token Token::from_bytes(std::string_view bytes) {
+  if (bytes.size() != kSize) throw UsageError("a job token has {} bytes, not {}", kSize, bytes.size());
+  return Token(std::string(bytes));
+}
+
+Token Token::from_file(const std::filesystem::path& path) {
+  const std::string text = read_private_file(path);
+  const std::string_view hex = trim(text);
+  if (hex.size() != 2 * kSize || hex.find_first_not_of("0123456789abcdefABCDEF") != std::string_view::npos)
+    throw UsageError(
+        "token file {} must hold {} hexadecimal digits, it holds {} characters; make one with: openssl rand -hex {}",
+        path.string(), 2 * kSize, hex.size(), kSize);
+  return Token(from_hex(hex));
+}
+
+std::string random_bytes(size_t count) {
+  std::string bytes(count, '\0');
+  if (RAND_bytes(data(bytes), static_cast<int>(count)) != 1)
+    throw Error(exit_code::kSystem, "OpenSSL gives no random bytes");
+  return bytes;
+}
+
+std::string sha256(std::string_view bytes) {
+  std::string digest(32, '\0');
+  unsigned int length = 0;
+  EVP_Digest(bytes.data(), bytes.size(), data(digest), &length, EVP_sha256(), nullptr);
+  return digest;
+}
+
+std::string hmac_sha256(std::string_view key, std::string_view message) {
+  std::string digest(32, '\0');
+  unsigned int length = 0;
+  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), data(message), message.size(), data(digest), &length);
+  return digest;
+}
+
+bool constant_time_equal(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+struct KeyAgreement::Impl {
+  Pkey key{nullptr, &EVP_PKEY_free};
+};
+
+KeyAgreement::KeyAgreement() : impl_(std::make_unique<Impl>()) {
+  impl_->key.reset(EVP_PKEY_Q_keygen(nullptr, nullptr, "X25519"));
+  if (!impl_->key) throw Error(exit_code::kSystem, "OpenSSL makes no X25519 key");
+}
+
+KeyAgreement::~KeyAgreement() = default;
+
+std::string KeyAgreement::public_key() const {
+  std::string key(32, '\0');
+  size_t length = key.size();
+  EVP_PKEY_get_raw_public_key(impl_->key.get(), data(key), &length);
+  return key;
+}
+
+std::string KeyAgreement::shared_secret(std::string_view peer_public_key) const {
+  const Pkey peer(EVP_PKEY_new_raw_public_key(EVP_PKEY_X25519, nullptr, data(peer_public_key), peer_public_key.size()),
+                  &EVP_PKEY_free);
+  const PkeyContext context(EVP_PKEY_CTX_new(impl_->key.get(), nullptr), &EVP_PKEY_CTX_free);
+  std::string secret(32, '\0');
+  size_t length = secret.size();
+  if (!peer || !context || EVP_PKEY_derive_init(context.get()) != 1 ||
+      EVP_PKEY_derive_set_peer(context.get(), peer.get()) != 1 ||
+      EVP_PKEY_derive(context.get(), data(secret), &length) != 1)
+    throw PeerError("the peer sent a key that is no X25519 public key ({} bytes)", peer_public_key.size());
+  // Both sides must derive the same key whoever calls first, so the public keys enter in sorted order.
+  const std::string own = public_key();
+  const std::string_view low = std::min<std::string_view>(own, peer_public_key);
+  const std::string_view high = std::max<std::string_view>(own, peer_public_key);
+  return hmac_sha256(secret, fmt::format("trireme job key{}{}", low, high));
+}
+
+std::string seal(std::string_view key, std::string_view plain) {
+  std::string box = random_bytes(kNonceSize) + std::string(plain.size() + kTagSize, '\0');
+  const CipherContext context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  int written = 0;
+  EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box));
+  EVP_EncryptUpdate(context.get(), data(box) + kNonceSize, &written, data(plain), static_cast<int>(plain.size()));
+  EVP_EncryptFinal_ex(context.get(), data(box) + kNonceSize + written, &written);
+  EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagSize, data(box) + kNonceSize + plain.size());
+  return box;
+}
+
+std::string open_sealed(std::string_view key, std::string_view box) {
+  if (box.size() < kNonceSize + kTagSize) throw PeerError("a sealed message has {} bytes, too few", box.size());
+  const std::string_view cipher = box.substr(kNonceSize, box.size() - kNonceSize - kTagSize);
+  std::string tag(box.substr(box.size() - kTagSize));
+  std::string plain(cipher.size(), '\0');
+  const CipherContext context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
+  int written = 0;
+  EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box));
+  EVP_DecryptUpdate(context.get(), data(plain), &written, data(cipher), static_cast<int>(cipher.size()));
+  EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagSize, data(tag));
+  if (EVP_DecryptFinal_ex(context.get(), data(plain) + written, &written) != 1)
+    throw PeerError("a sealed message was changed on the way, or sealed with another key");
+  return plain;
+}
+
+}  // namespace trireme

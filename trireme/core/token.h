@@ -1,0 +1,57 @@
+// The job's secret and the few cryptographic tools around it. All of it is OpenSSL's work.
+//
+//   Token token = Token::random();
+//   bool genuine = constant_time_equal(answer, hmac_sha256(token.bytes(), challenge));
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace trireme {
+
+/// 256 random bits that every control connection of one job must prove to know.
+class Token {
+ public:
+  static constexpr size_t kSize = 32;
+
+  static Token random();
+  /// Exactly kSize bytes, else UsageError.
+  static Token from_bytes(std::string_view bytes);
+  /// A file with 64 hexadecimal digits that only its owner can read. Anything else is a UsageError: a token that cannot
+  /// be read is never silently replaced.
+  static Token from_file(const std::filesystem::path& path);
+
+  const std::string& bytes() const { return bytes_; }
+  bool operator==(const Token&) const = default;
+
+ private:
+  explicit Token(std::string bytes) : bytes_(std::move(bytes)) {}
+  std::string bytes_;
+};
+
+std::string random_bytes(size_t count);
+std::string sha256(std::string_view bytes);
+std::string hmac_sha256(std::string_view key, std::string_view message);
+bool constant_time_equal(std::string_view a, std::string_view b);
+
+/// One X25519 key agreement: send public_key(), receive the peer's, derive the same secret on both sides.
+class KeyAgreement {
+ public:
+  KeyAgreement();
+  ~KeyAgreement();
+  std::string public_key() const;
+  /// 32 bytes bound to both public keys. Throws PeerError when the peer's key is not one.
+  std::string shared_secret(std::string_view peer_public_key) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// AES-256-GCM with a random nonce in front; open() throws PeerError when the box was tampered with.
+std::string seal(std::string_view key, std::string_view plain);
+std::string open_sealed(std::string_view key, std::string_view box);
+
+}  // namespace trireme

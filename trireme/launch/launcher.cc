@@ -1,0 +1,190 @@
+#include "trireme/launch/launcher.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/launch/cpu_probe.h"
+#include "trireme/launch/local_node.h"
+#include "trireme/launch/meeting.h"
+#include "trireme/launch/program.h"
+#include "trireme/launch/seat.h"
+#include "trireme/launch/ssh.h"
+#include "trireme/launch/supervisor.h"
+#include "trireme/launch/table.h"
+
+namespace trireme::launch {
+namespace {
+
+// Each worker takes three descriptors here, and a few more while it starts.
+void allow_descriptors(int workers) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = 256 + 8 * static_cast<rlim_t>(workers);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(limit.rlim_max, wanted);
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// While one exists, log messages go to the console between the workers' lines.
+class ConsoleLog {
+ public:
+  explicit ConsoleLog(proc::Console& console)
+      : before_(set_log_sink([&console](LogLevel level, std::string_view text) {
+          const char* kind = level == LogLevel::warning ? "warning: " : level == LogLevel::error ? "error: " : "";
+          console.say(fmt::format("trireme: {}{}", kind, text));
+        })) {}
+  ~ConsoleLog() { set_log_sink(std::move(before_)); }
+  ConsoleLog(const ConsoleLog&) = delete;
+  ConsoleLog& operator=(const ConsoleLog&) = delete;
+
+ private:
+  LogSink before_;
+};
+
+PlanContext plan_context(int restart) {
+  return {.restart = restart, .amx_broken = amx_is_broken(), .inherited = env::all()};
+}
+
+// --wrap puts a program without a path in front.
+void find_programs(JobPlan& plan) {
+  const std::string path = env::get("PATH").value_or("/usr/bin:/bin");
+  for (WorkerPlan& worker : plan.workers)
+    if (worker.command.at(0).find('/') == std::string::npos)
+      worker.command = resolve_program(worker.command, path, true);
+}
+
+// Nobody is asked for a dry run: the other nodes are taken to be like this one.
+int dry_run(const Request& request, const Seat& seat) {
+  const LocalNode self = describe_local_node(request, seat);
+  std::vector<NodeInfo> nodes(static_cast<size_t>(seat.nodes), self.info);
+  for (size_t i = 0; i < nodes.size() && i < seat.peers.size(); ++i) {
+    nodes[i].host = seat.peers[i];
+    nodes[i].address = resolve_ip(seat.peers[i]);
+    if (i < request.hosts.size() && request.hosts[i].slots > 0) nodes[i].processes = request.hosts[i].slots;
+    while (nodes[i].ports.size() < static_cast<size_t>(nodes[i].processes))
+      nodes[i].ports.push_back(static_cast<uint16_t>(nodes[i].ports.back() + 1));
+  }
+  fmt::print("{}", dry_run_text(make_plan(request, nodes, plan_context(0))));
+  return 0;
+}
+
+class Job {
+ public:
+  Job(const Request& request, LocalNode& self, Meeting& meeting, proc::Console& console)
+      : request_(request), self_(self), meeting_(meeting), console_(console) {}
+
+  int run(int end_of_input) {
+    proc::SignalGate signals;
+    result_.job_id = request_.job_id;
+    result_.started = std::chrono::system_clock::now();
+    for (int attempt = 0;; ++attempt) {
+      JobPlan plan = make_plan(request_, meeting_.nodes(), plan_context(attempt));
+      find_programs(plan);
+      if (attempt == 0) greet(plan);
+      meeting_.link().begin(attempt);
+      const AttemptResult ended = Supervisor({.request = request_,
+                                              .plan = plan,
+                                              .node = meeting_.node(),
+                                              .attempt = attempt,
+                                              .store = meeting_.store(),
+                                              .token = meeting_.token(),
+                                              .ports = self_.ports,
+                                              .link = meeting_.link(),
+                                              .signals = signals,
+                                              .console = console_,
+                                              .end_of_input = end_of_input})
+                                      .run();
+      result_.restarts = attempt;
+      if (!worth_another(ended, attempt)) return conclude(ended);
+      console_.say(failure_text(ended));
+      log_info("restarting all {} workers: restart {} of {}", plan.world_size(), attempt + 1, meeting_.max_restart());
+    }
+  }
+
+ private:
+  void greet(const JobPlan& plan) {
+    const auto local = plan.workers_of(meeting_.node());
+    console_.say(fmt::format("launch train in {} mode", self_.info.devices.empty() ? "CPU" : "GPU"));
+    console_.write(proc::Console::kLauncher, true, "", environment_table(*local.at(0), static_cast<int>(local.size())));
+  }
+
+  bool worth_another(const AttemptResult& ended, int attempt) const {
+    return ended.outcome.kind == JobOutcome::Kind::worker_failed && attempt < meeting_.max_restart() &&
+           !ended.unkillable;
+  }
+
+  void fill_result(const AttemptResult& ended) {
+    const JobOutcome& outcome = ended.outcome;
+    result_.ended = std::chrono::system_clock::now();
+    result_.exit_code = outcome.exit_code;
+    if (ended.unkillable && !outcome.culprit) result_.exit_code = exit_code::kUnkillable;
+    result_.outcome = outcome.kind == JobOutcome::Kind::success       ? Outcome::success
+                      : outcome.kind == JobOutcome::Kind::interrupted ? Outcome::interrupted
+                                                                      : Outcome::failure;
+    result_.reason = outcome.reason;
+    result_.workers = ended.workers;
+    result_.culprit.reset();
+    if (!outcome.culprit) return;
+    result_.culprit = outcome.culprit->rank;
+    const bool local = std::any_of(ended.workers.begin(), ended.workers.end(),
+                                   [&](const WorkerEnding& w) { return w.rank == outcome.culprit->rank; });
+    if (!local) result_.workers.push_back(*outcome.culprit);
+  }
+
+  std::string failure_text(const AttemptResult& ended) {
+    fill_result(ended);
+    return failure_screen(result_, console_.colour());
+  }
+
+  int conclude(const AttemptResult& ended) {
+    fill_result(ended);
+    if (result_.outcome != Outcome::success || ended.unkillable)
+      console_.write(proc::Console::kLauncher, true, "", failure_screen(result_, console_.colour()));
+    const std::filesystem::path folder = meeting_.nodes()[static_cast<size_t>(meeting_.node())].log_dir;
+    try {
+      write_file_atomically(folder / "result.json", result_json(result_));
+    } catch (const SystemError& error) {
+      if (!ended.log_trouble) log_error("{}", error.what());
+    }
+    meeting_.farewell();
+    return result_.exit_code;
+  }
+
+  const Request& request_;
+  LocalNode& self_;
+  Meeting& meeting_;
+  proc::Console& console_;
+  JobResult result_;
+};
+
+}  // namespace
+
+int run_launch(Request request) {
+  set_log_level(request.log_level);
+  if (request.ssh) return run_over_ssh(request);
+  request.command = resolve_program(request.command, env::get("PATH").value_or("/usr/bin:/bin"), request.no_python);
+  const SshChild parent = request.ssh_child ? SshChild::from_standard_input() : SshChild{};
+  const Seat seat = find_seat(request, local_interfaces());
+  if (request.dry_run) return dry_run(request, seat);
+  LocalNode self = describe_local_node(request, seat);
+  allow_descriptors(self.info.processes);
+  proc::Console console;
+  const ConsoleLog log(console);
+  std::optional<TerminalWatch> terminal;
+  terminal.emplace(parent.end_of_input);
+  const auto meeting = seat.nodes > 1 ? Meeting::with_others(request, seat, self.info, parent.token)
+                                      : Meeting::alone(self.info, request.max_restart);
+  terminal.reset();
+  const int code = Job(request, self, *meeting, console).run(parent.end_of_input);
+  console.drain(Deadline::in(std::chrono::seconds(1)));
+  return code;
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,12 @@
+// `trireme launch`: from a request to an exit code.
+#pragma once
+
+#include "trireme/launch/request.h"
+
+namespace trireme::launch {
+
+/// Runs the job on this node (and, with --ssh, on all of them) and returns the exit code: 0, the culprit's, 128 +
+/// signal when interrupted. Throws Error for what is wrong before any worker has started.
+int run_launch(Request request);
+
+}  // namespace trireme::launch

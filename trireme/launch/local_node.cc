@@ -1,0 +1,53 @@
+#include "trireme/launch/local_node.h"
+
+#include <filesystem>
+
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/launch/cpu_probe.h"
+#include "trireme/launch/devices.h"
+#include "trireme/launch/options.h"
+
+namespace trireme::launch {
+namespace {
+
+// A host list with slots says how many processes each host runs; -n on the command line would contradict it.
+Request with_own_slots(Request request, const Seat& seat) {
+  if (seat.node < 0 || static_cast<size_t>(seat.node) >= request.hosts.size()) return request;
+  const int slots = request.hosts[static_cast<size_t>(seat.node)].slots;
+  if (slots > 0 && !request.processes) request.processes = std::to_string(slots);
+  return request;
+}
+
+DeviceChoice choose(const Request& request) {
+  const auto visible_variable = env::get("CUDA_VISIBLE_DEVICES");
+  std::vector<GpuInfo> present;
+  if (may_use_gpus(request, visible_variable)) present = detect_gpus();
+  return choose_devices(request, visible_devices(visible_variable, present), usable_cores(), present);
+}
+
+}  // namespace
+
+LocalNode describe_local_node(const Request& original, const Seat& seat) {
+  const Request request = with_own_slots(original, seat);
+  const DeviceChoice choice = choose(request);
+  if (!choice.warning.empty()) log_warning("{}", choice.warning);
+  check_ports(request, choice.processes);
+  LocalNode node;
+  node.ports =
+      NodePorts::keep({.address = seat.address, .processes = choice.processes, .start_port = request.start_port});
+  node.info.host = host_name();
+  node.info.address = seat.address;
+  node.info.interface = seat.interface;
+  node.info.devices = choice.devices;
+  node.info.processes = choice.processes;
+  node.info.cores = usable_cores();
+  node.info.ports = node.ports.ports();
+  node.info.master_port = node.ports.master_port();
+  std::error_code ignored;
+  node.info.log_dir = std::filesystem::absolute(request.log_dir, ignored).lexically_normal().string();
+  return node;
+}
+
+}  // namespace trireme::launch

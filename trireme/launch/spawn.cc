@@ -1,0 +1,375 @@
+#include "trireme/launch/spawn.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "trireme/core/env.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+#include "trireme/launch/cpu_probe.h"
+#include "trireme/launch/devices.h"
+#include "trireme/launch/diagnosis.h"
+#include "trireme/launch/job_state.h"
+#include "trireme/launch/local_node.h"
+#include "trireme/launch/meeting.h"
+#include "trireme/launch/plan.h"
+#include "trireme/proc/console.h"
+#include "trireme/proc/process_set.h"
+#include "trireme/proc/signals.h"
+
+namespace trireme {
+namespace {
+
+using namespace launch;
+
+std::atomic<int> g_calls{0};
+bool g_inside_function = false;
+// main() may change the folder before it calls spawn; the copies must begin where this process began.
+const std::string g_first_folder = [] {
+  std::error_code ignored;
+  return std::filesystem::current_path(ignored).string();
+}();
+
+// --- the child's side
+// ----------------------------------------------------------------------------------------------------
+
+// What a parent tells its children in TRIREME_SPAWN, "call:error descriptor:nonce". The nonce, printed on a line of its
+// own, tells the parent that main() has reached the call and that output counts from here.
+struct Ticket {
+  int call = 0;
+  int error_fd = -1;
+  std::string nonce;
+};
+
+// Taken out of the environment before main(): programs that this one starts are not spawn's children.
+const std::optional<std::string> g_ticket = [] {
+  auto text = env::get_nonempty("TRIREME_SPAWN");
+  env::set("TRIREME_SPAWN", std::nullopt);
+  return text;
+}();
+
+std::optional<Ticket> own_ticket() {
+  const auto& text = g_ticket;
+  if (!text) return std::nullopt;
+  const auto parts = split(*text, ':');
+  if (parts.size() != 3) throw UsageError("TRIREME_SPAWN=\"{}\" is not one of spawn()'s own; unset it", *text);
+  return Ticket{static_cast<int>(parse_int(parts[0], 1, INT32_MAX).value_or(0)),
+                static_cast<int>(parse_int(parts[1], 3, INT32_MAX).value_or(-1)), parts[2]};
+}
+
+void flush_everything() {
+  std::cout.flush();
+  std::cerr.flush();
+  std::fflush(nullptr);
+}
+
+[[noreturn]] void run_as_child(const Ticket& ticket, const std::function<void()>& function) {
+  flush_everything();
+  for (const int fd : {1, 2}) write_all(fd, "\n" + ticket.nonce + "\n");
+  g_inside_function = true;
+  int code = 0;
+  std::string message;
+  try {
+    function();
+  } catch (const Error& error) {
+    code = error.exit_code();
+    message = error.what();
+  } catch (const std::exception& error) {
+    code = 1;
+    message = error.what();
+  } catch (...) {
+    code = 1;
+    message = "an exception that is no std::exception";
+  }
+  flush_everything();
+  if (code != 0) write_all(ticket.error_fd, message.substr(0, 8192));
+  std::exit(code);
+}
+
+// --- the parent's side
+// -----------------------------------------------------------------------------------------------------
+
+Request request_for(const SpawnOptions& options) {
+  Request request;
+  std::string command = read_file("/proc/self/cmdline").value_or("");
+  if (command.ends_with('\0')) command.pop_back();
+  request.command = split(command, '\0');
+  request.command.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
+  request.job_id = fmt::format("spawn-{}", ::getpid());
+  request.processes = options.nprocs < 0 ? "auto" : std::to_string(options.nprocs);
+  if (!options.gpus.empty()) {
+    request.devices = split(options.gpus, ',');
+    if (options.nprocs < 0) request.processes.reset();
+  }
+  return request;
+}
+
+void check(const SpawnOptions& options) {
+  if (g_inside_function)
+    throw UsageError("spawn() inside a spawned function is not supported; start all processes from main()");
+  if (options.nprocs == 0 || options.nprocs < -1 || options.nprocs > 65536)
+    throw UsageError("spawn: nprocs is {}; it must be -1 (all devices) or from 1 to 65536", options.nprocs);
+  const auto gpus = split(options.gpus, ',');
+  if (options.nprocs > 0 && !gpus.empty() && static_cast<int>(gpus.size()) != options.nprocs)
+    throw UsageError("spawn: gpus \"{}\" names {} devices, but nprocs is {}; they must be equal", options.gpus,
+                     gpus.size(), options.nprocs);
+}
+
+void check_enough_devices(const SpawnOptions& options, const NodeInfo& node) {
+  const auto devices = static_cast<int>(node.devices.size());
+  if (devices > 0 && options.nprocs > devices)
+    throw UsageError(
+        "spawn: nprocs is {}, but only {} GPUs are visible; lower nprocs or set CUDA_VISIBLE_DEVICES=-1 for the CPU",
+        options.nprocs, devices);
+}
+
+std::string read_rest(int fd) {
+  set_nonblocking(fd);
+  std::string text(8192, '\0');
+  const ssize_t size = ::read(fd, text.data(), text.size());
+  text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  return text;
+}
+
+}  // namespace
+
+// Owns the thread that owns the processes.
+class SpawnContext::Impl {
+ public:
+  Impl(const SpawnOptions& options, int call)
+      : options_(options),
+        nonce_("trireme-spawn-" + to_hex(random_bytes(8))),
+        call_(call),
+        stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    const Request request = request_for(options);
+    const Seat seat = find_seat(request, local_interfaces());
+    node_ = describe_local_node(request, seat);
+    check_enough_devices(options, node_.info);
+    meeting_ = Meeting::alone(node_.info, 0);
+    plan_ = make_plan(request, {node_.info}, {.amx_broken = amx_is_broken(), .inherited = env::all()});
+    token_ = make_memory_file("trireme-token", meeting_->token().bytes());
+    children_.resize(plan_.workers.size());
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      children_[rank].error = make_pipe();
+      children_[rank].spec = spec_of(rank);
+    }
+    state_.emplace(static_cast<int>(children_.size()), JobState::Timing{.grace = options.grace});
+    flush_everything();
+    const proc::SignalsBlocked in_the_thread;
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    const uint64_t one = 1;
+    write_all(stop_.get(), std::string_view(reinterpret_cast<const char*>(&one), sizeof one));
+    thread_.join();
+  }
+
+  bool join(std::optional<Clock::duration> timeout) {
+    std::unique_lock lock(mutex_);
+    const auto ended = [this] { return ended_; };
+    if (!timeout)
+      changed_.wait(lock, ended);
+    else if (!changed_.wait_for(lock, *timeout, ended))
+      return false;
+    if (error_) throw SpawnError(*error_);
+    return true;
+  }
+
+  std::vector<int> pids() const {
+    const std::lock_guard lock(mutex_);
+    return pids_;
+  }
+
+ private:
+  struct Child {
+    FdPair error;                      // the child writes its exception's text into it
+    proc::ProcessSpec spec;            // made in the caller's thread, which may change the environment later
+    bool reached[2] = {false, false};  // by stream: main() has come to the call
+    std::string before[2];             // unfinished text before that
+    proc::LineCutter cutters[2];
+    proc::Tail tail;
+    std::optional<Ending> ending;
+  };
+
+  void run() {
+    std::optional<SpawnError> error;
+    try {
+      proc::ProcessSet set;
+      set_ = &set;
+      set.watch(stop_.get());
+      start();
+      while (!state_->all_finished() && !state_->given_up(Clock::now())) turn();
+      error = verdict();
+    } catch (const Error& problem) {
+      error.emplace(0, problem.exit_code(), problem.what());
+    }
+    console_.drain(Deadline::in(std::chrono::seconds(1)));
+    const std::lock_guard lock(mutex_);
+    pids_.assign(children_.size(), 0);
+    error_ = std::move(error);
+    ended_ = true;
+    changed_.notify_all();
+  }
+
+  void start() {
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      set_->start(children_[rank].spec);
+      children_[rank].error.second.reset();
+    }
+  }
+
+  proc::ProcessSpec spec_of(size_t rank) const {
+    const WorkerPlan& worker = plan_.workers[rank];
+    const int error_fd = children_[rank].error.second.get();
+    const int listen_fd = node_.ports.socket(static_cast<int>(rank));
+    std::map<std::string, std::string> variables;
+    for (const auto& [name, value] : env::all()) variables[name] = value;
+    for (const std::string& name : worker.unset) variables.erase(name);
+    for (const auto& [name, value] : worker.environment) variables[name] = value;
+    variables["TRIREME_STORE"] = to_string(meeting_->store());
+    variables["TRIREME_TOKEN_FD"] = std::to_string(token_.get());
+    variables["TRIREME_LISTEN_FD"] = std::to_string(listen_fd);
+    variables["TRIREME_SPAWN"] = fmt::format("{}:{}:{}", call_, error_fd, nonce_);
+    proc::ProcessSpec spec{.command = worker.command, .directory = g_first_folder};
+    for (const auto& [name, value] : variables) spec.environment.push_back(name + "=" + value);
+    spec.inherited = {error_fd, token_.get(), listen_fd};
+    return spec;
+  }
+
+  void turn() {
+    const Deadline next = earlier(state_->next(), Deadline::in(Millis(console_.flush() ? 200 : 20)));
+    for (const proc::Event& event : set_->wait(next)) handle(event);
+    for (size_t rank = 0; rank < children_.size(); ++rank) flush_held(rank, Clock::now() - Millis(200));
+    if (state_->culprit(Clock::now())) state_->stop(SIGTERM, Clock::now());
+    while (const auto signal = state_->signal_due(Clock::now())) set_->signal_all(*signal);
+    note_pids();
+  }
+
+  void handle(const proc::Event& event) {
+    if (event.kind == proc::Event::Kind::wakeup) return stop_all();
+    Child& child = children_[static_cast<size_t>(event.process)];
+    if (event.kind == proc::Event::Kind::output) handle_output(static_cast<size_t>(event.process), event);
+    if (event.kind == proc::Event::Kind::finished) state_->finished(event.process);
+    if (event.kind != proc::Event::Kind::exited) return;
+    child.ending = Ending{.exited = event.status.signal() == 0,
+                          .code = event.status.code(),
+                          .signal = event.status.signal(),
+                          .core_dumped = event.status.core_dumped(),
+                          .exec_errno = event.exec_error};
+    state_->exited(event.process, {.success = event.status.success(), .when = event.when});
+  }
+
+  void stop_all() {
+    set_->unwatch(stop_.get());
+    state_->stop(SIGTERM, Clock::now());
+  }
+
+  void handle_output(size_t rank, const proc::Event& event) {
+    Child& child = children_[rank];
+    const auto stream = static_cast<size_t>(event.stream);
+    std::string_view text = event.bytes;
+    std::string& before = child.before[stream];
+    if (!child.reached[stream]) {
+      child.tail.add(text);
+      before += text;
+      const size_t mark = before.find("\n" + nonce_ + "\n");
+      if (mark == std::string::npos) {
+        if (before.size() > 4096) before.erase(0, before.size() - 4096);  // the mark may be half there
+        return;
+      }
+      child.reached[stream] = true;
+      child.tail = proc::Tail();
+      before.erase(0, mark + nonce_.size() + 2);
+      text = before;
+    }
+    show(rank, event.stream, child.cutters[stream].feed(text));
+  }
+
+  void flush_held(size_t rank, Clock::time_point since) {
+    for (const proc::Stream stream : {proc::Stream::out, proc::Stream::err}) {
+      proc::LineCutter& cutter = children_[rank].cutters[static_cast<size_t>(stream)];
+      if (cutter.holds_something() && cutter.held_since() <= since) show(rank, stream, cutter.flush());
+    }
+  }
+
+  void show(size_t rank, proc::Stream stream, const std::string& text) {
+    children_[rank].tail.add(text);
+    const bool to_stderr = stream == proc::Stream::err;
+    console_.write(static_cast<int>(rank) * 2 + (to_stderr ? 1 : 0), to_stderr, fmt::format("rank {}: ", rank), text);
+  }
+
+  void note_pids() {
+    const std::lock_guard lock(mutex_);
+    pids_.resize(children_.size());
+    for (size_t rank = 0; rank < children_.size(); ++rank) pids_[rank] = set_->pid(static_cast<int>(rank));
+  }
+
+  std::optional<SpawnError> verdict() {
+    for (size_t rank = 0; rank < children_.size(); ++rank) flush_held(rank, Clock::now());
+    const auto culprit = state_->culprit(Clock::now());
+    if (!culprit) return std::nullopt;
+    Child& child = children_[static_cast<size_t>(*culprit)];
+    const auto code = exit_code_of(*child.ending);
+    const std::string said = printable(read_rest(child.error.first.get()));
+    if (!said.empty()) return SpawnError(*culprit, code, fmt::format("rank {} failed: {}", *culprit, said));
+    const Diagnosis diagnosis = diagnose(*child.ending, child.tail.lines());
+    const bool early = !child.reached[0] && !child.reached[1];
+    return SpawnError(*culprit, code,
+                      fmt::format("rank {} ended{}: {}{}{}", *culprit, early ? " before it reached spawn()" : "",
+                                  diagnosis.words, diagnosis.advice.empty() ? "" : "; " + diagnosis.advice,
+                                  early ? "; its last lines were:\n" + trireme::join(child.tail.lines(), "\n") : ""));
+  }
+
+  const SpawnOptions options_;
+  const std::string nonce_;
+  const int call_;
+  UniqueFd stop_;
+  LocalNode node_;
+  std::unique_ptr<Meeting> meeting_;
+  JobPlan plan_;
+  UniqueFd token_;
+  std::vector<Child> children_;
+  std::optional<JobState> state_;
+  proc::ProcessSet* set_ = nullptr;  // lives on the thread's stack
+  proc::Console console_;
+  std::thread thread_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;               // GUARDED_BY(mutex_)
+  std::optional<SpawnError> error_;  // GUARDED_BY(mutex_)
+  std::vector<int> pids_;            // GUARDED_BY(mutex_)
+};
+
+bool SpawnContext::join(std::optional<Clock::duration> timeout) {
+  return !impl_ || impl_->join(timeout);
+}
+
+std::vector<int> SpawnContext::pids() const {
+  return impl_ ? impl_->pids() : std::vector<int>{};
+}
+
+SpawnContext spawn(const std::function<void()>& function, const SpawnOptions& options) {
+  check(options);
+  const int call = ++g_calls;
+  if (const auto ticket = own_ticket()) {
+    if (ticket->call == call) run_as_child(*ticket, function);
+    if (ticket->call > call) return SpawnContext(nullptr);  // the parent has this one behind it
+  }
+  SpawnContext context(std::make_shared<SpawnContext::Impl>(options, call));
+  if (options.join) context.join();
+  return context;
+}
+
+}  // namespace trireme

@@ -1,0 +1,288 @@
+#include "trireme/launch/supervisor.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/launch/affinity.h"
+#include "trireme/launch/worker_environment.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr Millis kHeldLineTime{200};  // an unfinished line is shown after this
+constexpr Millis kSlowConsole{20};
+constexpr Millis kIdle{1000};
+
+size_t log_limit() {
+  constexpr int64_t kDefaultMegabytes = 256;
+  const auto text = env::get_nonempty("TRIREME_LOG_MAX_MB");
+  const auto megabytes = text ? parse_int(*text, 0, 1 << 20) : kDefaultMegabytes;
+  if (!megabytes) throw UsageError("TRIREME_LOG_MAX_MB={}: must be a number of MiB from 0 to {}", *text, 1 << 20);
+  return static_cast<size_t>(*megabytes) << 20;
+}
+
+std::vector<std::string> joined_environment(const WorkerPlan& plan, const Environment& own) {
+  std::map<std::string, std::string> merged;
+  for (const auto& [name, value] : env::all()) merged[name] = value;
+  for (const std::string& name : plan.unset) merged.erase(name);
+  for (const auto& [name, value] : own) merged[name] = value;
+  for (const auto& [name, value] : plan.environment) merged[name] = value;
+  std::vector<std::string> result;
+  for (const auto& [name, value] : merged) result.push_back(name + "=" + value);
+  return result;
+}
+
+Ending to_ending(const proc::Event& event, bool out_of_memory) {
+  return {.exited = event.status.signal() == 0,
+          .code = event.status.code(),
+          .signal = event.status.signal(),
+          .core_dumped = event.status.core_dumped(),
+          .out_of_memory_kill = out_of_memory,
+          .exec_errno = event.exec_error};
+}
+
+}  // namespace
+
+struct Supervisor::Worker {
+  explicit Worker(const WorkerPlan& p) : plan(p) {}
+  const WorkerPlan& plan;
+  int process = -1;
+  int pid = 0;
+  bool shown = false;  // on the console
+  std::string prefix;  // there
+  std::unique_ptr<proc::LogFile> log;
+  proc::LineJoiner log_lines;
+  proc::LineCutter cutters[2];  // by Stream
+  proc::Tail tail{200};         // the diagnosis looks further back than the screen shows
+  std::optional<Ending> ending;
+  Clock::time_point started;
+  Clock::time_point ended;
+};
+
+Supervisor::Supervisor(const SupervisorContext& context)
+    : context_(context),
+      state_(static_cast<int>(context.plan.workers_of(context.node).size()), {.grace = context.request.grace}),
+      token_file_(make_memory_file("trireme-token", context.token.bytes())) {
+  for (const int fd : context_.link.wake_fds()) set_.watch(fd);
+  if (context_.end_of_input >= 0) set_.watch(context_.end_of_input);
+}
+
+Supervisor::~Supervisor() = default;
+
+AttemptResult Supervisor::run() {
+  start_workers();
+  while (!over()) turn();
+  flush_held_lines(true);
+  context_.console.flush();
+  AttemptResult result{.outcome = *outcome_, .log_trouble = log_error_said_};
+  for (const auto& worker : workers_) {
+    result.workers.push_back(ending_of(*worker));
+    result.unkillable |= result.workers.back().unkillable;
+  }
+  return result;
+}
+
+// --- starting
+// ----------------------------------------------------------------------------------------------------------
+
+void Supervisor::start_workers() {
+  const auto plans = context_.plan.workers_of(context_.node);
+  const bool bound = context_.request.bind != Bind::none;
+  const auto cpus =
+      share_cores(context_.request.bind, bound ? machine_topology() : Topology{}, static_cast<int>(plans.size()));
+  for (size_t i = 0; i < plans.size(); ++i) {
+    workers_.push_back(std::make_unique<Worker>(*plans[i]));
+    Worker& worker = *workers_.back();
+    const auto& tee = context_.request.tee;
+    worker.shown = context_.request.tee_all || std::find(tee.begin(), tee.end(), worker.plan.local_rank) != tee.end();
+    if (worker.plan.local_rank != 0)
+      worker.prefix =
+          fmt::format("{}:{} ", context_.plan.nodes[static_cast<size_t>(context_.node)].host, worker.plan.rank);
+    open_log(worker);
+    write_backup_environment(worker.plan);
+  }
+  for (size_t i = 0; i < plans.size(); ++i) {
+    workers_[i]->process = set_.start(spec_of(*plans[i], cpus[i]));
+    workers_[i]->started = Clock::now();
+  }
+}
+
+proc::ProcessSpec Supervisor::spec_of(const WorkerPlan& plan, const std::vector<int>& cpus) const {
+  const int listen_socket = context_.ports.socket(plan.local_rank);
+  const Environment own{{"TRIREME_STORE", to_string(context_.store)},
+                        {"TRIREME_TOKEN_FD", std::to_string(token_file_.get())},
+                        {"TRIREME_LISTEN_FD", std::to_string(listen_socket)}};
+  return {.command = plan.command,
+          .environment = joined_environment(plan, own),
+          .inherited = {token_file_.get(), listen_socket},
+          .cpus = cpus};
+}
+
+void Supervisor::open_log(Worker& worker) {
+  const std::filesystem::path folder = context_.plan.nodes[static_cast<size_t>(context_.node)].log_dir;
+  std::error_code ignored;
+  std::filesystem::create_directories(folder, ignored);
+  worker.log = std::make_unique<proc::LogFile>(
+      folder / fmt::format("workerlog.{}", worker.plan.local_rank),
+      proc::LogFile::Options{.max_bytes = log_limit(),
+                             .overwrite = context_.request.log_overwrite && context_.attempt == 0});
+  say_log_error(worker);
+}
+
+void Supervisor::write_backup_environment(const WorkerPlan& plan) {
+  const std::filesystem::path folder = context_.plan.nodes[static_cast<size_t>(context_.node)].log_dir;
+  try {
+    write_file_atomically(folder / fmt::format("backup_env.{}.json", plan.rank), backup_env_json(plan));
+  } catch (const SystemError&) {
+    // The log files in the same folder have said so already.
+  }
+}
+
+// --- one turn of the loop
+// ----------------------------------------------------------------------------------------------
+
+void Supervisor::turn() {
+  for (proc::Event& event : set_.wait(next_look(), context_.signals.open())) handle(event);
+  handle_signals();
+  flush_held_lines(false);
+  consult_link();
+  send_due_signals();
+  context_.console.flush();
+}
+
+void Supervisor::send_due_signals() {
+  while (const auto signal = state_.signal_due(Clock::now())) set_.signal_all(*signal);
+}
+
+Deadline Supervisor::next_look() const {
+  Deadline next = earlier(state_.next(), Deadline::in(kIdle));
+  for (const auto& worker : workers_)
+    for (const proc::LineCutter& cutter : worker->cutters)
+      if (cutter.holds_something()) next = earlier(next, Deadline::at(cutter.held_since() + kHeldLineTime));
+  if (!context_.console.flush()) next = earlier(next, Deadline::in(kSlowConsole));
+  return next;
+}
+
+bool Supervisor::over() const {
+  return outcome_ && (state_.all_finished() || state_.given_up(Clock::now()));
+}
+
+void Supervisor::handle(proc::Event& event) {
+  if (event.kind == proc::Event::Kind::wakeup) {
+    if (event.process == context_.end_of_input) handle_terminal();
+    return;  // the link is asked in every turn
+  }
+  Worker& worker = *workers_.at(static_cast<size_t>(event.process));
+  switch (event.kind) {
+    case proc::Event::Kind::output:
+      return handle_output(worker, event);
+    case proc::Event::Kind::exited:
+      return handle_exit(worker, event);
+    case proc::Event::Kind::finished:
+      return state_.finished(event.process);
+    case proc::Event::Kind::wakeup:
+      break;
+  }
+}
+
+void Supervisor::handle_output(Worker& worker, const proc::Event& event) {
+  emit(worker, event.stream, worker.cutters[static_cast<int>(event.stream)].feed(event.bytes));
+}
+
+void Supervisor::emit(Worker& worker, proc::Stream stream, const std::string& text) {
+  if (text.empty()) return;
+  worker.tail.add(text);
+  worker.log->write(worker.log_lines.add(static_cast<int>(stream), "", text));
+  say_log_error(worker);
+  const bool to_stderr = stream == proc::Stream::err;
+  if (worker.shown) context_.console.write(worker.plan.rank * 2 + (to_stderr ? 1 : 0), to_stderr, worker.prefix, text);
+}
+
+void Supervisor::flush_held_lines(bool all) {
+  const auto now = Clock::now();
+  for (const auto& worker : workers_) {
+    for (const proc::Stream stream : {proc::Stream::out, proc::Stream::err}) {
+      proc::LineCutter& cutter = worker->cutters[static_cast<int>(stream)];
+      if (cutter.holds_something() && (all || now >= cutter.held_since() + kHeldLineTime))
+        emit(*worker, stream, cutter.flush());
+    }
+  }
+}
+
+void Supervisor::say_log_error(const Worker& worker) {
+  if (!worker.log->error() || log_error_said_) return;
+  log_error_said_ = true;
+  log_error("{}; the job goes on, but its output is not kept", *worker.log->error());
+}
+
+void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
+  worker.pid = event.pid;
+  const bool unexplained_kill = event.status.signal() == SIGKILL && !state_.stopping();
+  worker.ending = to_ending(event, unexplained_kill && memory_.killed(worker.pid));
+  worker.ended = event.when;
+  const bool victim = !worker.ending->success() && diagnose(*worker.ending, worker.tail.lines()).victim;
+  state_.exited(event.process, {.success = worker.ending->success(), .victim = victim, .when = event.when});
+}
+
+// --- reasons to stop
+// ---------------------------------------------------------------------------------------------------
+
+void Supervisor::handle_signals() {
+  while (const auto signal = context_.signals.take()) interrupt(*signal);
+}
+
+void Supervisor::interrupt(int signal) {
+  if (signals_seen_++ > 0) return state_.kill(Clock::now());
+  context_.console.say(fmt::format("{}: the workers get it too and have {:g} s to end; once more kills them",
+                                   signal_name(signal), std::chrono::duration<double>(context_.request.grace).count()));
+  state_.stop(signal, Clock::now());
+  send_due_signals();
+  context_.link.report(JobOutcome::of_signal(signal, host_name()));
+}
+
+// The terminal of --ssh sends a byte for a signal; its end means that nobody is there any more.
+void Supervisor::handle_terminal() {
+  char byte = 0;
+  const bool gone = ::read(context_.end_of_input, &byte, 1) <= 0;
+  if (gone) set_.unwatch(context_.end_of_input);
+  if (!gone || !state_.stopping()) interrupt(byte == 'I' ? SIGINT : SIGTERM);
+}
+
+void Supervisor::consult_link() {
+  if (!reported_ && state_.all_succeeded()) {
+    reported_ = true;
+    context_.link.report_success();
+  } else if (const auto culprit = state_.culprit(Clock::now()); culprit && !reported_) {
+    reported_ = true;
+    flush_held_lines(true);
+    state_.stop(SIGTERM, Clock::now());
+    send_due_signals();  // before the report, which may have to wait for a slow network
+    context_.link.report(JobOutcome::of_culprit(ending_of(*workers_[static_cast<size_t>(*culprit)])));
+  }
+  if (!outcome_) outcome_ = context_.link.outcome();
+  if (outcome_ && outcome_->kind != JobOutcome::Kind::success) state_.stop(SIGTERM, Clock::now());
+}
+
+WorkerEnding Supervisor::ending_of(const Worker& worker) const {
+  WorkerEnding ending{.rank = worker.plan.rank, .local_rank = worker.plan.local_rank};
+  ending.host = context_.plan.nodes[static_cast<size_t>(worker.plan.node)].host;
+  ending.pid = worker.pid;
+  ending.unkillable = !worker.ending.has_value();
+  if (worker.ending) ending.ending = *worker.ending;
+  ending.log = worker.log->path().string();
+  ending.last_lines = worker.tail.lines();
+  ending.stopped = state_.was_stopped(worker.process);
+  const auto end = worker.ending ? worker.ended : Clock::now();
+  ending.seconds = std::chrono::duration<double>(end - worker.started).count();
+  return ending;
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,89 @@
+// One attempt at the job on this node: starts the workers, watches them, and stops them when the job is over for any
+// reason. All waiting is in one place (proc::ProcessSet); all deciding is in JobState and JobLink.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/core/token.h"
+#include "trireme/launch/failure_report.h"
+#include "trireme/launch/job_link.h"
+#include "trireme/launch/job_state.h"
+#include "trireme/launch/plan.h"
+#include "trireme/launch/ports.h"
+#include "trireme/proc/console.h"
+#include "trireme/proc/log_file.h"
+#include "trireme/proc/memory_kill.h"
+#include "trireme/proc/process_set.h"
+#include "trireme/proc/signals.h"
+
+namespace trireme::launch {
+
+/// What the supervisor is given and does not own.
+struct SupervisorContext {
+  const Request& request;
+  const JobPlan& plan;
+  int node = 0;
+  int attempt = 0;
+  Endpoint store;
+  const Token& token;
+  const NodePorts& ports;
+  JobLink& link;
+  proc::SignalGate& signals;
+  proc::Console& console;
+  int end_of_input = -1;  // --ssh: a descriptor whose end of file means that the terminal is gone; -1: none
+};
+
+/// How the attempt ended on this node.
+struct AttemptResult {
+  JobOutcome outcome;
+  std::vector<WorkerEnding> workers;  // of this node
+  bool unkillable = false;            // a worker survived SIGKILL
+  bool log_trouble = false;           // the log folder cannot be written, and the user was told
+};
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorContext& context);
+  ~Supervisor();
+  AttemptResult run();
+
+ private:
+  struct Worker;
+  void start_workers();
+  proc::ProcessSpec spec_of(const WorkerPlan& plan, const std::vector<int>& cpus) const;
+  void open_log(Worker& worker);
+  void write_backup_environment(const WorkerPlan& plan);
+
+  void turn();
+  void handle(proc::Event& event);
+  void handle_output(Worker& worker, const proc::Event& event);
+  void handle_exit(Worker& worker, const proc::Event& event);
+  void send_due_signals();
+  void handle_signals();
+  void handle_terminal();
+  void interrupt(int signal);
+  void emit(Worker& worker, proc::Stream stream, const std::string& text);
+  void flush_held_lines(bool all);
+  void say_log_error(const Worker& worker);
+  void consult_link();
+  Deadline next_look() const;
+  bool over() const;
+  WorkerEnding ending_of(const Worker& worker) const;
+
+  SupervisorContext context_;
+  JobState state_;
+  proc::MemoryKillWatch memory_;
+  UniqueFd token_file_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  proc::ProcessSet set_;
+  std::optional<JobOutcome> outcome_;
+  bool reported_ = false;
+  bool log_error_said_ = false;
+  int signals_seen_ = 0;
+};
+
+}  // namespace trireme::launch

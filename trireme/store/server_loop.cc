@@ -1,0 +1,309 @@
+#include "trireme/store/server_loop.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+using wire::Message;
+using wire::Status;
+using wire::Type;
+
+constexpr Millis kAcceptRest{100};  // after the kernel refused a descriptor
+constexpr int kAcceptsPerTurn = 64;
+constexpr size_t kMiB = 1u << 20;
+
+Bytes encoded(const Message& message) {
+  return std::make_shared<const std::string>(wire::encode(message));
+}
+
+}  // namespace
+
+ServerLoop::ServerLoop(UniqueFd listener, TcpStoreServer::Options options)
+    : options_(std::move(options)),
+      listener_(std::move(listener)),
+      wake_(make_pipe()),
+      gatekeeper_(options_.token, options_.enrolment),
+      engine_(options_.max_bytes) {
+  set_nonblocking(listener_.get());
+  set_nonblocking(wake_.second.get());
+}
+
+void ServerLoop::stop() {
+  stopping_ = true;
+  write_all(wake_.second.get(), "x");
+}
+
+TcpStoreServer::Counters ServerLoop::counters() const {
+  return {.rejected_tokens = counted_.rejected_tokens,
+          .refused_enrolments = counted_.refused_enrolments,
+          .refused_connections = counted_.refused_connections,
+          .bad_messages = counted_.bad_messages,
+          .timeouts = counted_.timeouts,
+          .slow_readers = counted_.slow_readers};
+}
+
+void ServerLoop::run() noexcept {
+  while (!stopping_) {
+    try {
+      turn();
+    } catch (const std::exception& error) {  // out of memory, most likely: rest a little, then go on
+      ::poll(nullptr, 0, static_cast<int>(kAcceptRest.count()));
+      try {
+        log_.warn(error.what());
+      } catch (...) {  // a log line is not worth the server
+      }
+    }
+  }
+  clients_.clear();
+}
+
+void ServerLoop::turn() {
+  wait_for_events();
+  if (polled_[1].revents) accept_clients();
+  for (size_t i = 0; i < polled_ids_.size(); ++i)
+    if (polled_[i + 2].revents) serve(polled_ids_[i], polled_[i + 2].revents);
+  expire();
+}
+
+void ServerLoop::wait_for_events() {
+  polled_.assign(1, {wake_.first.get(), POLLIN, 0});
+  polled_.push_back({accept_after_.passed() ? listener_.get() : -1, POLLIN, 0});
+  polled_ids_.clear();
+  for (const auto& [id, client] : clients_) {
+    polled_ids_.push_back(id);
+    const short events = client->unsent() > 0 ? POLLIN | POLLOUT : POLLIN;
+    polled_.push_back({client->socket(), events, 0});
+  }
+  if (::poll(polled_.data(), polled_.size(), next_deadline().poll_timeout()) <= 0)
+    for (pollfd& entry : polled_) entry.revents = 0;
+}
+
+Deadline ServerLoop::next_deadline() const {
+  Deadline next = engine_.next_deadline();
+  if (!accept_after_.passed()) next = earlier(next, accept_after_);
+  for (const auto& [id, client] : clients_) next = earlier(next, client->deadline());
+  return next;
+}
+
+// Whatever one client causes ends with that client.
+void ServerLoop::serve(Id id, short events) {
+  try {
+    serve_or_throw(id, events);
+  } catch (const std::exception& error) {
+    log_.warn(fmt::format("closing a client: {}", error.what()));
+    drop(id);
+  }
+}
+
+void ServerLoop::serve_or_throw(Id id, short events) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;  // dropped earlier in this turn
+  Connection& client = *found->second;
+  if ((events & POLLOUT) && !client.flush()) return drop(id);
+  if (client.state == Connection::State::closing && client.unsent() == 0) return drop(id);
+  if (!(events & ~POLLOUT)) return;
+  const bool alive = client.receive();
+  // What came before the end of the stream still counts: a client may set a key and leave.
+  if (!read_messages(id, client) || !alive) drop(id);
+}
+
+bool ServerLoop::read_messages(Id id, Connection& client) {
+  while (client.state != Connection::State::closing) {
+    wire::Decoded next = client.next();
+    if (next.status == Status::bad) {
+      ++counted_.bad_messages;
+      log_.warn(fmt::format("closing {}: bad message: {}", client.ip, next.error));
+      return false;
+    }
+    if (next.status == Status::incomplete) {
+      await_rest(client, next.size);
+      return true;
+    }
+    if (!handle(id, client, next.message)) return false;
+  }
+  return true;
+}
+
+void ServerLoop::await_rest(Connection& client, size_t message_size) {
+  if (client.state != Connection::State::open || client.unread() == 0) return;
+  if (!client.message_since) client.message_since = Clock::now();
+  const auto allowance = options_.message_timeout + std::chrono::seconds(message_size / kMiB);
+  client.set_deadline(Deadline::at(*client.message_since + allowance));
+}
+
+bool ServerLoop::handle(Id id, Connection& client, const Message& message) {
+  if (client.state == Connection::State::greeting) return greet(client, message);
+  client.message_since.reset();
+  client.set_deadline(Deadline::never());
+  if (Engine::is_request(message.type) && !engine_.waits(id)) return answer(id, client, message);
+  ++counted_.bad_messages;
+  log_.warn(fmt::format("closing {}: message type {} out of turn", client.ip, static_cast<int>(message.type)));
+  return false;
+}
+
+bool ServerLoop::greet(Connection& client, const Message& message) {
+  Verdict verdict = gatekeeper_.judge(message, {.nonce = client.nonce, .ip = client.ip});
+  if (verdict.kind == Verdict::Kind::admitted) return admit(client, std::move(verdict));
+  return dismiss(client, std::move(verdict));
+}
+
+bool ServerLoop::admit(Connection& client, Verdict verdict) {
+  client.state = Connection::State::open;
+  --newcomers_;
+  client.name = std::move(verdict.name);
+  client.set_deadline(Deadline::never());
+  accept_after_ = Deadline::in(Millis(0));  // there may be room for another newcomer
+  if (!send(client, encoded(verdict.reply))) return false;
+  if (!client.name.empty()) notify(options_.on_connect, client.name);
+  return true;
+}
+
+bool ServerLoop::dismiss(Connection& client, Verdict verdict) {
+  switch (verdict.kind) {
+    case Verdict::Kind::wrong_token:
+      ++counted_.rejected_tokens;
+      log_.warn(fmt::format("closing {}: wrong job token", client.ip));
+      break;
+    case Verdict::Kind::not_enrolled:
+      ++counted_.refused_enrolments;
+      log_.warn(fmt::format("refusing {}: {}", client.ip, verdict.reply.parts[0]));
+      break;
+    case Verdict::Kind::enrolled:
+      break;
+    default:
+      ++counted_.bad_messages;
+      log_.warn(fmt::format("closing {}: it did not begin with a greeting", client.ip));
+      return false;
+  }
+  client.state = Connection::State::closing;
+  return send(client, encoded(verdict.reply)) && client.unsent() > 0;
+}
+
+bool ServerLoop::answer(Id id, Connection& client, const Message& message) {
+  auto reply = engine_.execute(id, message);
+  const bool alive = !reply || send(client, *std::move(reply));
+  deliver_answers();
+  return alive;
+}
+
+bool ServerLoop::send(Connection& client, Bytes bytes) {
+  if (client.unsent() > options_.max_output) {
+    ++counted_.slow_readers;
+    log_.warn(fmt::format("closing {} \"{}\": it asks but does not read, {} bytes wait for it, the limit is {}",
+                          client.ip, printable(client.name), client.unsent(), options_.max_output));
+    return false;
+  }
+  client.queue(std::move(bytes));
+  return client.flush();
+}
+
+// The clients that are answered here were waiting, so none of them is the one whose request is being handled.
+void ServerLoop::deliver_answers() {
+  for (auto& [id, bytes] : engine_.take_answers()) {
+    const auto found = clients_.find(id);
+    if (found != clients_.end() && !send(*found->second, std::move(bytes))) drop(id);
+  }
+}
+
+void ServerLoop::expire() {
+  engine_.expire();
+  deliver_answers();
+  std::vector<Id> late;
+  for (const auto& [id, client] : clients_)
+    if (client->deadline().passed()) late.push_back(id);
+  for (const Id id : late) {
+    ++counted_.timeouts;
+    log_.warn(fmt::format("closing {}: its {} took too long", clients_.at(id)->ip,
+                          clients_.at(id)->state == Connection::State::open ? "message" : "handshake"));
+    drop(id);
+  }
+}
+
+void ServerLoop::accept_clients() {
+  for (int i = 0; i < kAcceptsPerTurn && make_room() && accept_one(); ++i) {
+  }
+}
+
+bool ServerLoop::accept_one() {
+  UniqueFd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  const int error = errno;
+  if (socket) {
+    welcome_socket(std::move(socket));
+    return true;
+  }
+  if (error == EAGAIN || error == EWOULDBLOCK) return false;
+  if (error == EINTR || error == ECONNABORTED) return true;
+  accept_after_ = Deadline::in(kAcceptRest);  // out of descriptors: the listener would stay readable and spin the loop
+  log_.warn(fmt::format("cannot accept a connection: {}; {} clients are connected, raise ulimit -n?", errno_text(error),
+                        clients_.size()));
+  return false;
+}
+
+// Newcomers that dawdle must not lock honest ones out, and a burst of honest ones must not be turned away: when the
+// places are taken, one that has had ample time gives way, else the queue waits.
+bool ServerLoop::make_room() {
+  if (newcomers_ < options_.max_unauthenticated) return true;
+  const auto ample = options_.handshake_timeout / 5;
+  for (const auto& [id, client] : clients_) {  // ids grow, so the first is the oldest
+    if (client->state == Connection::State::open) continue;
+    if (Deadline leaves = Deadline::at(client->since + ample); !leaves.passed()) {
+      accept_after_ = leaves;
+      return false;
+    }
+    ++counted_.timeouts;
+    drop(id);
+    return true;
+  }
+  return true;
+}
+
+void ServerLoop::welcome_socket(UniqueFd socket) {
+  if (clients_.size() >= options_.max_connections) {
+    ++counted_.refused_connections;
+    const std::string reason = fmt::format("the store has {} clients, its limit", clients_.size());
+    const std::string bytes = wire::encode({.type = Type::refuse, .parts = {reason}});
+    (void)::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return log_.warn(fmt::format("refusing a connection: {}", reason));
+  }
+  tune_control_socket(socket.get());
+  SocketAddress peer;
+  peer.length = sizeof peer.storage;
+  if (::getpeername(socket.get(), peer.get(), &peer.length) != 0) return;  // already gone
+  auto owner = std::make_unique<Connection>(std::move(socket), ip_text(peer), Deadline::in(options_.handshake_timeout));
+  const Id id = next_id_++;
+  const auto& client = clients_.emplace(id, std::move(owner)).first->second;
+  ++newcomers_;
+  if (!send(*client, encoded({.type = Type::challenge, .parts = {client->nonce}}))) drop(id);
+}
+
+void ServerLoop::drop(Id id) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  const std::unique_ptr<Connection> client = std::move(found->second);
+  clients_.erase(found);
+  engine_.forget(id);
+  accept_after_ = Deadline::in(Millis(0));
+  if (client->state != Connection::State::open)
+    --newcomers_;
+  else if (!client->name.empty())
+    notify(options_.on_disconnect, client->name);
+}
+
+void ServerLoop::notify(const std::function<void(const std::string&)>& callback, const std::string& name) {
+  if (!callback) return;
+  try {
+    callback(name);
+  } catch (const std::exception& error) {
+    log_error("[store] the callback for \"{}\" failed: {}", printable(name), error.what());
+  } catch (...) {
+    log_error("[store] the callback for \"{}\" failed", printable(name));
+  }
+}
+
+}  // namespace trireme

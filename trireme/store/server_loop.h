@@ -1,0 +1,80 @@
+// The one thread of TcpStoreServer: accepts, reads, answers, and shows the door. Internal.
+//
+// Three helpers do the thinking: Gatekeeper judges newcomers, Engine answers requests, Connection holds bytes. This
+// file only moves messages between them and the sockets, and keeps the limits and deadlines.
+#pragma once
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/store/connection.h"
+#include "trireme/store/engine.h"
+#include "trireme/store/gatekeeper.h"
+#include "trireme/store/rate_limited_log.h"
+#include "trireme/store/tcp_server.h"
+
+namespace trireme {
+
+/// Thread rule: run() on one thread; stop() and counters() from any.
+class ServerLoop {
+ public:
+  ServerLoop(UniqueFd listener, TcpStoreServer::Options options);
+  /// Returns after stop(). Throws nothing.
+  void run() noexcept;
+  void stop();
+  TcpStoreServer::Counters counters() const;
+
+ private:
+  using Id = Engine::Client;
+
+  void turn();
+  void wait_for_events();
+  Deadline next_deadline() const;
+  void serve(Id id, short events);
+  void serve_or_throw(Id id, short events);
+  bool read_messages(Id id, Connection& client);
+  void await_rest(Connection& client, size_t message_size);
+  bool handle(Id id, Connection& client, const wire::Message& message);
+  bool greet(Connection& client, const wire::Message& message);
+  bool admit(Connection& client, Verdict verdict);
+  bool dismiss(Connection& client, Verdict verdict);
+  bool answer(Id id, Connection& client, const wire::Message& message);
+  bool send(Connection& client, Bytes bytes);
+  void deliver_answers();
+  void expire();
+
+  void accept_clients();
+  bool accept_one();
+  bool make_room();
+  void welcome_socket(UniqueFd socket);
+  void drop(Id id);
+  void notify(const std::function<void(const std::string&)>& callback, const std::string& name);
+
+  const TcpStoreServer::Options options_;
+  UniqueFd listener_;
+  FdPair wake_;
+  std::atomic<bool> stopping_ = false;
+
+  Gatekeeper gatekeeper_;
+  Engine engine_;
+  std::map<Id, std::unique_ptr<Connection>> clients_;
+  size_t newcomers_ = 0;  // clients that are not open
+  Id next_id_ = 1;
+  Deadline accept_after_ = Deadline::in(Millis(0));  // accepting rests until then
+  std::vector<pollfd> polled_;
+  std::vector<Id> polled_ids_;
+  RateLimitedLog log_;
+
+  struct {
+    std::atomic<uint64_t> rejected_tokens{0}, refused_enrolments{0}, refused_connections{0}, bad_messages{0},
+        timeouts{0}, slow_readers{0};
+  } counted_;
+};
+
+}  // namespace trireme
