@@ -58,7 +58,8 @@ setup-test:
 	setup/setup.sh test
 
 format-check: setup-test
-	clang-format-16 --dry-run -Werror $(SOURCES)
+	@echo clang-format-16 --dry-run -Werror ...
+	@clang-format-16 --dry-run -Werror $(SOURCES)
 
 sanitize: setup-test
 	cmake --preset asan

@@ -1,5 +1,6 @@
 """Nothing is left behind: grandchildren, daemons, and everything else when the launcher itself is killed."""
 import os
+import select
 import signal
 
 from trireme_test import FOREVER, Case, alive, main, orphans, proc_file, read, wait_for
@@ -97,11 +98,24 @@ class LauncherKilled(Case):
         self.assertEqual({name for name in os.listdir("/dev/shm") if "trireme" in name.lower()} - before, set())
 
 
+class KilledWhileStarting(Case):
+    ROUNDS = 40
+
+    def test_at_any_moment(self):
+        """SIGKILL to the launcher 0 to 40 ms after its start."""
+        worker = self.script("worker", "trap '' TERM HUP; setsid sleep 60 & sleep 60")
+        for number in range(self.ROUNDS):
+            job = self.start("-n", 4, worker)
+            select.select([], [], [], number / 1000)  # the moment is the point of the test
+            job.kill()
+        self.assert_gone(2.5)
+
+
 class GuardKilled(Case):
     """Between launcher and worker may stand helper processes; one of them dying is a failure of that rank."""
 
     def test_worker_does_not_outlive_its_parent(self):
-        job = self.start("-n", 2, "--grace", 1, self.script("worker", f"echo $$ >pid.$RANK; {FOREVER}"))
+        job = self.start("-n", 2, "--grace", 1, self.script("worker", LauncherKilled.WORKER))
         workers = self.worker_pids(2)
         guard = parent_of(workers[1])
         if guard == job.pid:

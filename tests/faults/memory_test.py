@@ -32,8 +32,14 @@ class MemoryCgroup:
 
 
 class OutOfMemory(Case):
+    def memory_cgroup(self):
+        try:
+            return MemoryCgroup(f"trireme-test-{os.getpid()}")
+        except OSError as error:
+            self.fail(f"cannot limit memory: {error}; this test needs root")
+
     def test_kernel_kill_is_recognised(self):
-        group = MemoryCgroup(f"trireme-test-{os.getpid()}")
+        group = self.memory_cgroup()
         self.addCleanup(group.remove)  # runs after the check that no process is left
         self.addCleanup(self._nothing_left)
         eater = self.script("worker", f"echo $$ >pid.$RANK; if [ $RANK = 0 ]; then {FOREVER}; fi; exec tail /dev/zero")

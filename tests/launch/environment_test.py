@@ -1,8 +1,9 @@
 """What each worker finds in its environment, and what the console says about it."""
+import json
 import os
 import re
 
-from trireme_test import Case, environment_of, main
+from trireme_test import Case, environment_of, main, read
 
 DUMP = 'env -0 >env.$RANK'
 HEADLINE = "Local start 2 processes. First process distributed environment info (Only For Debug):"
@@ -43,6 +44,13 @@ class Environment(Case):
                   "TRIREME_STORE"}
         self.assertEqual(wanted - env.keys(), set())
 
+    def test_backup_file_holds_the_same(self):
+        """Paddle opens PADDLE_BACKUP_ENV_PATH itself and reads variables from it that are not set."""
+        for env in self.dump("-n", 2):
+            backup = json.loads(read(env["PADDLE_BACKUP_ENV_PATH"]))
+            for name in ("PADDLE_TRAINER_ID", "PADDLE_TRAINER_ENDPOINTS", "PADDLE_CURRENT_ENDPOINT"):
+                self.assertEqual(backup[name], env[name])
+
     def test_fixed_ports(self):
         for name in ("FLAGS_START_PORT", "PADDLE_START_PORT"):
             with self.subTest(name):
@@ -79,6 +87,52 @@ class Environment(Case):
 
     def test_stdin_is_empty(self):
         self.assert_ends(self.launch("-n", 2, "sh", "-c", "! read line"), 0)
+
+
+class Inheritance(Case):
+    """What a worker gets besides variables: descriptors, signals, a group of its own."""
+
+    def report(self, body, *options):
+        """The values that Python workers print as JSON, by rank."""
+        worker = self.script("worker.py", f"import json, os, signal, sys\n{body}\n", mode=0o644)
+        self.assert_ends(self.launch("-n", 2, "--log_overwrite", *options, worker), 0)
+        return [json.loads(read(self.log / f"workerlog.{rank}")) for rank in (0, 1)]
+
+    def test_no_stray_descriptors(self):
+        body = ("fds = set(map(int, os.listdir('/proc/self/fd')))\n"
+                "mine = {int(os.environ[name]) for name in ('TRIREME_TOKEN_FD', 'TRIREME_LISTEN_FD')}\n"
+                "print(json.dumps([os.readlink(f'/proc/self/fd/{fd}') for fd in fds - mine - {0, 1, 2} if os.path.lexists(f'/proc/self/fd/{fd}')]))")
+        self.assertEqual(self.report(body), [[], []])
+
+    def test_every_worker_can_read_the_token(self):
+        first, second = self.report("print(json.dumps(os.pread(int(os.environ['TRIREME_TOKEN_FD']), 100, 0).hex()))")
+        self.assertEqual(first, second)
+        self.assertEqual(len(first), 64)
+
+    def test_token_is_read_only(self):
+        body = ("fd = int(os.environ['TRIREME_TOKEN_FD'])\n"
+                "try:\n    os.pwrite(fd, b'x' * 32, 0); print('true')\nexcept OSError:\n    print('false')")
+        self.assertEqual(self.report(body), [False, False])
+
+    def test_signals_are_as_a_shell_gives_them(self):
+        body = "print(json.dumps([line.split()[1] for line in open('/proc/self/status') if line.startswith('SigBlk')]))"
+        self.assertEqual(self.report(body), [["0" * 16]] * 2)
+        body = "print(json.dumps([s.name for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1) if signal.getsignal(s) != signal.SIG_DFL]))"
+        self.assertEqual(self.report(body), [[], []])
+
+    def test_bind(self):
+        body = "print(json.dumps(sorted(os.sched_getaffinity(0))))"
+        everything = sorted(os.sched_getaffinity(0))
+        self.assertEqual(self.report(body), [everything] * 2)
+        first, second = self.report(body, "--bind", "core")
+        self.assertEqual((len(first), len(second)), (max(1, len(everything) // 2),) * 2)
+        self.assertTrue(len(everything) == 1 or not set(first) & set(second), (first, second))
+        for cpus in self.report(body, "--bind", "numa"):
+            self.assertLessEqual(set(cpus), set(everything))
+
+    def test_own_process_group(self):
+        launcher_and_workers = self.report("print(json.dumps([os.getpgrp(), os.getpid()]))")
+        self.assertEqual(len({group for group, _ in launcher_and_workers}), 2)
 
 
 class Table(Case):

@@ -46,7 +46,6 @@ class WrongOptions(Case):
         self.refused("--nnodes", "0", says=[r"--nnodes", r"\b0\b"])
         self.refused("--nnodes", "many", says=[r"many"])
         self.refused("--nnodes", "2:3:4", says=[r"2:3:4"])
-        self.refused("--nnodes", "2", says=[r"--nnodes", r"--master"])
 
     def test_ips(self):
         self.refused("--ips", "", says=[r"--ips", r"empty|missing"])
@@ -76,6 +75,22 @@ class WrongOptions(Case):
         self.refused("--hostfile", "hosts", says=[r"hosts", r"no host|empty"])
         (self.folder / "hosts").write_text("alpha slots=2\nbeta slots=many\n")
         self.refused("--hostfile", "hosts", says=[r"hosts:2|line 2", r"many"])
+
+
+class Limits(Case):
+    """The number of open files that the shell allows."""
+
+    def launch_limited(self, limits, *args):
+        return self.start_command(["sh", "-c", f'{limits}; exec "$@"', "sh", TRIREME, "launch", *args]).wait()
+
+    def test_soft_limit_is_raised(self):
+        self.assert_ends(self.launch_limited("ulimit -S -n 64", "-n", 40, "true"), 0)
+
+    def test_hard_limit_is_named_at_once(self):
+        result = self.launch_limited("ulimit -n 4096", "-n", 5000, "true")
+        self.assertNotEqual(result.code, 0, result)
+        self.assert_within(5, result)
+        self.assert_says(result, r"\b4096\b", r"ulimit -n")
 
 
 class Help(Case):

@@ -71,13 +71,17 @@ class Logs(Case):
             self.assertLess((self.log / name).stat().st_size, 1.2 * 2**20, files)
         self.assertIn("line 60000 of", read(self.log / "workerlog.0"))
 
+    def test_rotation_without_newlines(self):
+        self.launch("sh", "-c", 'head -c 20000000 /dev/zero | tr "\\0" x', env={"TRIREME_LOG_MAX_MB": "1"}, discard_stdout=True)
+        sizes = {path.name: path.stat().st_size for path in self.log.glob("workerlog.0*")}
+        self.assertLess(max(sizes.values()), 3 * 2**20, sizes)
+
 
 class HostileOutput(Case):
     def test_1_gb_without_newline(self):
-        result = self.launch("-n", 2, "sh", "-c", 'head -c 1073741824 /dev/zero | tr "\\0" x; exit 0', discard_stdout=True, timeout=50)
+        result = self.launch("-n", 1, "sh", "-c", 'head -c 1073741824 /dev/zero | tr "\\0" x', discard_stdout=True, timeout=100)
         self.assert_ends(result, 0)
         self.assertLess(result.memory_kb, (1000 if SANITIZED else 100) * 1024, result)
-        self.assertLess(sum(path.stat().st_size for path in self.log.glob("*")), 6 * 2**30)
 
     def test_worker_closes_stdout(self):
         body = "exec >&- 2>&-; while [ ! -e go ]; do sleep 0.02; done; echo $$ >done.$RANK"
@@ -131,7 +135,9 @@ class HostileOutput(Case):
 
 
 class LogTrouble(Case):
-    TALK = 'seq -f "line %.0f of a log that will not fit" 20000; echo done >done.$RANK'
+    TALK = """
+        [ -z "$PADDLE_BACKUP_ENV_PATH" ] || [ -s "$PADDLE_BACKUP_ENV_PATH" ] || exit 3  # Paddle would not start
+        seq -f "line %.0f of a log that will not fit" 20000; echo done >done.$RANK"""
 
     def assert_job_went_on(self, result, words):
         self.assert_ends(result, 0)

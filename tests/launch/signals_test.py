@@ -51,6 +51,21 @@ class Signals(Case):
         self.assert_ends(result, 143)
         self.assertEqual([read(self.folder / f"saved.{rank}") for rank in (0, 1)], ["saved\n"] * 2, result)
 
+    def test_second_ctrl_c_does_not_wait(self):
+        job = self.start("-n", 2, self.script("worker", STUBBORN))
+        self.worker_pids(2)
+        job.signal(signal.SIGINT)
+        self.wait_file("got.0"), self.wait_file("got.1")
+        result = self.signalled(job, signal.SIGINT)
+        self.assert_ends(result, 130)
+        self.assert_within(2, result)
+
+    def test_hangup(self):
+        """The terminal is closed: nothing stays behind."""
+        result = self.interrupt(signal.SIGHUP, STUBBORN, "--grace", 1)
+        self.assertIn(result.code, (129, -signal.SIGHUP), result)
+        self.assert_gone(2)
+
     def test_ctrl_c_from_a_terminal(self):
         """The key, not the signal: the terminal sends SIGINT to its foreground group."""
         worker = self.script("worker", SAVES)

@@ -19,7 +19,7 @@ class Failure(MachineCase):
         """The results, their seconds counted from the action."""
         before = time.monotonic()
         action()
-        results = [job.wait() for job in jobs]
+        results = [job.wait(30) for job in jobs]
         elapsed = time.monotonic() - before
         for result in results:
             result.seconds = elapsed
@@ -83,6 +83,15 @@ class Failure(MachineCase):
         self.assert_ends(results[0], 130)
         self.assertNotEqual(results[1].code, 0, results[1])
         self.assert_within(3, results[1])
+
+    def test_cable_pulled(self):
+        jobs = self.start_job(FOREVER)
+        results = self.end_after(jobs, lambda: self.beta.set_cable("down"))
+        for result, other in zip(results, (self.beta, self.alpha)):
+            self.assertNotEqual(result.code, 0, result)
+            self.assert_within(20, result)
+            self.assert_says(result, rf"{other.address}|{other.name}")
+        self.assert_gone(2)
 
     def test_one_machine_finishes_early(self):
         """A node whose workers are done waits for the others: that is no failure."""

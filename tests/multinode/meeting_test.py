@@ -41,6 +41,12 @@ class Meeting(MachineCase):
         self.assert_usage(result, r"10\.77\.0\.8", re.escape(self.alpha.address), r"--host")
         self.assert_within(2, result)
 
+    def test_host_that_is_not_here(self):
+        result = self.start_on(self.alpha, "--ips", self.ips, "--host", "10.77.0.9", "true").wait()
+        self.assert_usage(result, r"10\.77\.0\.9", re.escape(self.alpha.address))
+        result = self.start_on(self.alpha, "--ips", self.ips, "--host", self.beta.address, "true").wait()
+        self.assert_usage(result, r"--host", re.escape(self.alpha.address))
+
     def test_unresolvable_name(self):
         result = self.start_on(self.alpha, "--ips", f"{self.alpha.address},no-such-host", "true").wait()
         self.assert_usage(result, r"no-such-host")
@@ -59,6 +65,13 @@ class Meeting(MachineCase):
         results = [job.wait() for job in jobs]
         self.assertNotIn(0, [result.code for result in results], results[0])
         self.assert_says(results[1], r"monday", r"tuesday")
+
+    def test_node_counts_differ(self):
+        jobs = [self.start_on(machine, "--master", f"{self.alpha.address}:7100", "--nnodes", nodes, "--join_timeout", 3, "true")
+                for machine, nodes in ((self.alpha, 2), (self.beta, 3))]
+        results = [job.wait() for job in jobs]
+        self.assertNotIn(0, [result.code for result in results], results[1])
+        self.assert_says(results[1], r"nnodes", r"\b2\b", r"\b3\b")
 
     def test_programs_differ(self):
         jobs = [self.start_on(self.alpha, "--ips", self.ips, "sh", "-c", "true"), self.start_on(self.beta, "--ips", self.ips, "sh", "-c", "exit 0")]
@@ -97,6 +110,54 @@ class Meeting(MachineCase):
         self.assertEqual(self.read_on(self.beta, "counts"), "0\n1\n")
 
 
+class Etcd(MachineCase):
+    """Nodes that meet by a real etcd."""
+
+    def setUp(self):
+        super().setUp()
+        url = f"http://{self.alpha.address}:2379"
+        self.etcd = self.start_command(self.alpha.command(
+            self.folder, "etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
+            "--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"))
+        self.etcd.wait_output("ready to serve client requests")
+        self.master = f"etcd://{self.alpha.address}:2379"
+
+    def test_two_jobs_by_one_etcd(self):
+        body = 'echo "$RANK/$WORLD_SIZE $TORCHELASTIC_RUN_ID" >>world'
+        for job_id in ("monday", "tuesday"):
+            for result in self.launch_everywhere("--master", self.master, "--nnodes", 2, "--job_id", job_id, "-n", 1, "sh", "-c", body):
+                self.assert_ends(result, 0)
+        lines = sorted((self.read_on(self.alpha, "world") + self.read_on(self.beta, "world")).splitlines())
+        self.assertEqual(lines, ["0/2 monday", "0/2 tuesday", "1/2 monday", "1/2 tuesday"])
+
+    def test_failure_travels(self):
+        jobs = self.start_everywhere("--master", self.master, "--nnodes", 2, "-n", 1, "sh", "-c", f"if [ $RANK = 1 ]; then exit 7; fi; {FOREVER}")
+        for job in jobs:
+            self.assert_ends(job.wait(), 7)
+
+    def test_missing_node(self):
+        result = self.start_on(self.beta, "--master", self.master, "--nnodes", 2, "--join_timeout", 2, "true").wait()
+        self.assertNotEqual(result.code, 0, result)
+        self.assert_within(6, result)
+        self.assert_says(result, r"1 of 2")
+
+    def test_same_job_id_after_a_crash(self):
+        """What a killed coordinator left in etcd does not keep the next try away."""
+        options = ["--master", self.master, "--nnodes", 2, "-n", 1]
+        jobs = self.start_everywhere(*options, "sh", "-c", f"echo $$ >pid; {FOREVER}")
+        self.wait_file_on(self.alpha, "pid"), self.wait_file_on(self.beta, "pid")
+        for job in jobs:
+            job.kill()
+        for result in self.launch_everywhere(*options, "true", timeout=20):
+            self.assert_ends(result, 0)
+
+    def test_no_etcd_there(self):
+        result = self.start_on(self.beta, "--master", f"etcd://{self.alpha.address}:2999", "--nnodes", 2, "--join_timeout", 2, "true").wait()
+        self.assertNotEqual(result.code, 0, result)
+        self.assert_within(6, result)
+        self.assert_says(result, r"2999", r"etcd")
+
+
 class LongWait(MachineCase):
     def test_missing_node_is_named_while_waiting(self):
         alpha = self.start_on(self.alpha, "--ips", self.ips, "true")
@@ -110,6 +171,56 @@ class LongWait(MachineCase):
         job.wait_output(LISTENING)
         job.signal(signal.SIGINT)
         self.assertIn(job.wait(2).code, (130, -signal.SIGINT), job.output())
+
+
+class ComeAndGo(MachineCase):
+    """Nodes that leave before the job has begun."""
+    names = ("alpha", "beta", "gamma")
+
+    def token(self):
+        path = self.folder / "token"
+        path.write_text("5a" * 32)
+        path.chmod(0o600)
+        return {"TRIREME_TOKEN_FILE": str(path)}
+
+    def start_beta(self, env):
+        """beta's launcher once it has taken its seat."""
+        before = self.beta.connections_made()
+        job = self.start_on(self.beta, "--ips", self.ips, "true", env=env)
+        wait_for(lambda: self.beta.connections_made() > before + 1, 5, lambda: f"beta's connections:\n{job.output()}")
+        return job
+
+    def test_a_node_may_come_again(self):
+        """Ctrl-C on a waiting node and the same command once more."""
+        env = self.token()
+        alpha = self.start_on(self.alpha, "--ips", self.ips, "true", env=env)
+        first = self.start_beta(env)
+        first.signal(signal.SIGINT)
+        first.wait()
+        beta = self.start_on(self.beta, "--ips", self.ips, "true", env=env)
+        gamma = self.start_on(self.gamma, "--ips", self.ips, "true", env=env)
+        for job in (beta, gamma, alpha):
+            self.assert_ends(job.wait(), 0)
+
+    def test_coordinator_dies_while_others_wait(self):
+        env = self.token()
+        alpha = self.start_on(self.alpha, "--ips", self.ips, "true", env=env)
+        beta = self.start_beta(env)
+        alpha.signal(signal.SIGKILL)
+        alpha.wait()
+        result = beta.wait(5)
+        self.assertNotEqual(result.code, 0, result)
+        self.assert_says(result, re.escape(self.alpha.address))
+
+    def test_nodes_that_cannot_reach_each_other(self):
+        """gamma cannot answer beta: both reach alpha, and the job must not start."""
+        self.gamma.ip("route", "add", "blackhole", self.beta.address)
+        results = self.launch_everywhere("--ips", self.ips, "sh", "-c", "echo ran >ran")
+        for result in results:
+            self.assertNotEqual(result.code, 0, result)
+            self.assert_within(15, result)
+        self.assert_says(results[0], rf"node 1\b.*node 2\b|node 2\b.*node 1\b", r"firewall|ping|route")
+        self.assertEqual([self.read_on(machine, "ran") for machine in self.machines], [""] * 3)
 
 
 class Strangers(MachineCase):

@@ -72,6 +72,13 @@ class TwoMachines(PlacementCase):
         self.assert_all_end_well(self.launch_everywhere("--master", f"{self.alpha.address}:7100", "--nnodes", 2, "-n", 2, "sh", "-c", DUMP))
         self.assertEqual(self.ranks(), [[0, 1], [2, 3]])
 
+    def test_without_master_the_first_node_says_what_to_type(self):
+        first = self.start_on(self.alpha, "--nnodes", 2, "-n", 1, "sh", "-c", DUMP)
+        master = first.wait_output(rf"--master ({re.escape(self.alpha.address)}:\d+) --nnodes 2")[1]
+        second = self.start_on(self.beta, "--master", master, "--nnodes", 2, "-n", 1, "sh", "-c", DUMP)
+        self.assert_all_end_well([first.wait(), second.wait()])
+        self.assertEqual(self.ranks(), [[0], [1]])
+
     def test_rank_0_belongs_to_the_master(self):
         result = self.start_on(self.beta, "--master", "alpha:7100", "--nnodes", 2, "--rank", 0, "true").wait()
         self.assert_usage(result, r"--rank 0", r"alpha")

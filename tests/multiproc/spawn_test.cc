@@ -130,7 +130,7 @@ TEST_F(SpawnTest, AnErrorOfOursKeepsItsExitCode) {
 }
 
 // Run by the next case in a process of its own, whose output can be read.
-TEST_F(SpawnTest, DISABLED_Prints) {
+TEST_F(SpawnTest, Prints) {
   std::cout << "before the call\n";
   spawn([] { std::printf("inside %d\n", get_rank()); }, {.nprocs = 2});
   std::cout << "after the call" << std::endl;
@@ -146,8 +146,7 @@ std::string output_of(const std::string& command) {
 
 TEST_F(SpawnTest, OutputHasItsRankAndWhatMainPrintedBeforeIsShownOnce) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string output =
-      output_of(self + " --gtest_also_run_disabled_tests --gtest_filter=SpawnTest.DISABLED_Prints 2>&1");
+  const std::string output = output_of(self + " --gtest_filter=SpawnTest.Prints 2>&1");
   EXPECT_THAT(output, AllOf(HasSubstr("\nrank 0: inside 0\n"), HasSubstr("\nrank 1: inside 1\n"),
                             HasSubstr("\nafter the call\n")));
   EXPECT_EQ(output.find("before the call"), output.rfind("before the call")) << output;

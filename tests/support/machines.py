@@ -82,8 +82,15 @@ class Machine(Namespace):
 
     def refused_connections(self):
         """How many connections that programs here tried to make have failed so far."""
+        return self._tcp_counter("AttemptFails")
+
+    def connections_made(self):
+        """How many connections programs here have tried to make so far."""
+        return self._tcp_counter("ActiveOpens")
+
+    def _tcp_counter(self, name):
         names, values = [line.split() for line in read(f"/proc/{self.pid}/net/snmp").splitlines() if line.startswith("Tcp:")]
-        return int(values[names.index("AttemptFails")])
+        return int(values[names.index(name)])
 
     def set_cable(self, state):
         """`down` pulls the cable, `up` puts it back."""

@@ -80,8 +80,10 @@ bool wait_writable(int fd, Deadline deadline) {
 }
 
 UniqueFd make_memory_file(const char* name, std::string_view bytes) {
-  UniqueFd file(::memfd_create(name, MFD_CLOEXEC));
-  if (!file || !write_all(file.get(), bytes)) throw SystemError(errno, "cannot make the memory file {}", name);
+  UniqueFd file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file || !write_all(file.get(), bytes) || ::lseek(file.get(), 0, SEEK_SET) != 0 ||
+      ::fcntl(file.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    throw SystemError(errno, "cannot make the memory file {}", name);
   return file;
 }
 

@@ -215,10 +215,7 @@ Variables read_variables() {
 // A list of endpoints that is too long for an environment lies in a file beside the logs.
 void add_backup(Variables& variables) {
   if (has(variables, "PADDLE_TRAINER_ENDPOINTS") || !has(variables, "PADDLE_BACKUP_ENV_PATH")) return;
-  const std::string rank = value(variables, has(variables, "RANK") ? "RANK" : "PADDLE_TRAINER_ID");
-  if (!parse_int(rank, 0, kMostRanks)) return;
-  const std::filesystem::path folder = value(variables, "PADDLE_BACKUP_ENV_PATH");
-  const auto text = read_file(folder / fmt::format("backup_env.{}.json", rank));
+  const auto text = read_file(value(variables, "PADDLE_BACKUP_ENV_PATH"));
   const auto object = nlohmann::json::parse(text.value_or(""), nullptr, false);
   if (!object.is_object()) return;
   const auto endpoints = object.find("PADDLE_TRAINER_ENDPOINTS");

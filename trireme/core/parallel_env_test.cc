@@ -203,7 +203,7 @@ TEST(ParallelEnv, LongEndpointsComeFromTheBackupFile) {
   write_file_atomically(folder.path() / "backup_env.2.json",
                         R"({"PADDLE_TRAINER_ENDPOINTS": "10.0.0.1:1,10.0.0.1:2,10.0.0.2:17000"})");
   Variables variables = without(kPaddle, "PADDLE_TRAINER_ENDPOINTS");
-  variables["PADDLE_BACKUP_ENV_PATH"] = folder.path();
+  variables["PADDLE_BACKUP_ENV_PATH"] = folder.path() / "backup_env.2.json";
   variables["PADDLE_MASTER"] = "10.0.0.1:6000";
   const ProcessEnvironment environment(variables);
   EXPECT_EQ(ParallelEnv::from_environment().trainer_endpoints.size(), 3u);
@@ -213,7 +213,7 @@ TEST(ParallelEnv, ABrokenBackupFileIsLeftAlone) {
   const TempDir folder;
   write_file_atomically(folder.path() / "backup_env.2.json", "{");
   Variables variables = without(kPaddle, "PADDLE_TRAINER_ENDPOINTS");
-  variables["PADDLE_BACKUP_ENV_PATH"] = folder.path();
+  variables["PADDLE_BACKUP_ENV_PATH"] = folder.path() / "backup_env.2.json";
   variables["PADDLE_MASTER"] = "10.0.0.1:6000";
   const ProcessEnvironment environment(variables);
   EXPECT_TRUE(ParallelEnv::from_environment().trainer_endpoints.empty());

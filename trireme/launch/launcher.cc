@@ -13,6 +13,7 @@
 #include "trireme/launch/cpu_probe.h"
 #include "trireme/launch/local_node.h"
 #include "trireme/launch/meeting.h"
+#include "trireme/launch/node_report.h"
 #include "trireme/launch/program.h"
 #include "trireme/launch/seat.h"
 #include "trireme/launch/ssh.h"
@@ -72,6 +73,17 @@ int dry_run(const Request& request, const Seat& seat) {
       nodes[i].ports.push_back(static_cast<uint16_t>(nodes[i].ports.back() + 1));
   }
   fmt::print("{}", dry_run_text(make_plan(request, nodes, plan_context(0))));
+  return 0;
+}
+
+int report_nodes(Meeting& meeting, proc::Console& console) {
+  const auto pairs = measure_pairs(meeting);
+  if (meeting.node() == 0)
+    console.write(proc::Console::kLauncher, false, "", pairs_table(meeting.nodes(), pairs));
+  else
+    log_info("checked; node 0 ({}) shows the table", meeting.nodes()[0].host);
+  meeting.link().begin(0);  // nobody leaves before all have read
+  console.drain(Deadline::in(std::chrono::seconds(1)));
   return 0;
 }
 
@@ -182,6 +194,7 @@ int run_launch(Request request) {
   const auto meeting = seat.nodes > 1 ? Meeting::with_others(request, seat, self.info, parent.token)
                                       : Meeting::alone(self.info, request.max_restart);
   terminal.reset();
+  if (request.check_only) return report_nodes(*meeting, console);
   const int code = Job(request, self, *meeting, console).run(parent.end_of_input);
   console.drain(Deadline::in(std::chrono::seconds(1)));
   return code;

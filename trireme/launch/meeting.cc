@@ -2,62 +2,25 @@
 
 #include <unistd.h>
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
 #include "trireme/core/error.h"
-#include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/job_token.h"
+#include "trireme/launch/preflight.h"
+#include "trireme/launch/roster.h"
 #include "trireme/proc/signals.h"
 #include "trireme/store/etcd_store.h"
 
 namespace trireme::launch {
 
-using nlohmann::json;
-
 namespace {
 
-constexpr auto kCheckTime = std::chrono::seconds(60);
-constexpr auto kReportEvery = std::chrono::seconds(10);
+constexpr auto kShortly = std::chrono::seconds(10);
 constexpr auto kFarewell = std::chrono::seconds(2);
 constexpr auto kRequestTime = std::chrono::seconds(5);  // for the coordinator's answer to a short question
-constexpr double kSkewWarning = 1000;                   // ms
-
-std::string numbered(const std::string& name, int number) {
-  return fmt::format("{}/{}", name, number);
-}
 
 std::string unique_name() {
   return fmt::format("{}/{}/{}", host_name(), ::getpid(), to_hex(random_bytes(4)));
-}
-
-// Calls `attempt` with ever new short deadlines until it succeeds; after each in vain says `waiting()`.
-template <typename Attempt, typename Waiting>
-auto patiently(Deadline deadline, Attempt attempt, Waiting waiting) {
-  for (;;) {
-    const Deadline slice = earlier(deadline, Deadline::in(kReportEvery));
-    try {
-      return attempt(slice);
-    } catch (const PeerError& error) {
-      if (!slice.passed()) throw;  // refused, not just late
-      if (deadline.passed()) throw PeerError("{}; gave up after --join_timeout", waiting(error));
-      log_info("{}", waiting(error));
-    }
-  }
-}
-
-std::string missing_nodes(Store& store, const Seat& seat) {
-  std::vector<std::string> missing;
-  for (int i = 0; i < seat.nodes; ++i) {
-    if (store.try_get(numbered("node", i))) continue;
-    const auto known = static_cast<size_t>(i) < seat.peers.size();
-    missing.push_back(known ? fmt::format("node {} ({})", i, seat.peers[static_cast<size_t>(i)])
-                            : fmt::format("node {}", i));
-  }
-  return fmt::format("waiting for {} of {} nodes: {} (started there? same --job_id? ping and firewall in order?)",
-                     missing.size(), seat.nodes, join(missing, ", "));
 }
 
 TcpStoreServer::Enrolment enrolment_for(const Seat& seat) {
@@ -91,33 +54,6 @@ Token enrol_at(const Endpoint& coordinator, Deadline deadline) {
   }
 }
 
-json as_json(const std::vector<Reach>& reaches) {
-  json list = json::array();
-  for (const Reach& reach : reaches) list.push_back({{"node", reach.node}, {"error", printable(reach.error)}});
-  return list;
-}
-
-// With many nodes not every pair is tried: the coordinator and the next few neighbours tell enough.
-bool should_try(int self, int other, int nodes) {
-  constexpr int kAllPairs = 32;
-  if (self == other) return false;
-  return nodes <= kAllPairs || other == 0 || (other - self + nodes) % nodes <= 2;
-}
-
-std::filesystem::path marker_path(const std::string& log_dir, const std::string& name) {
-  return std::filesystem::path(log_dir) / (".trireme-" + to_hex(sha256(name)).substr(0, 16));
-}
-
-void write_marker(const std::filesystem::path& path) {
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  try {
-    write_file_atomically(path, "");
-  } catch (const SystemError&) {
-    // A log folder that cannot be written is reported when the logs are opened.
-  }
-}
-
 }  // namespace
 
 Meeting::~Meeting() = default;
@@ -145,13 +81,10 @@ std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat
   meeting->lost_ = std::make_shared<LostNodes>();
   meeting->max_restart_ = request.max_restart;
   meeting->host_or_join(request, seat, given);
-  meeting->claim_number(seat, seat.nodes);
+  const std::optional<int> wanted = meeting->hosting() ? 0 : seat.node >= 0 ? std::optional(seat.node) : std::nullopt;
+  meeting->node_ = claim_number(*meeting->control_, meeting->name_, wanted, seat.nodes);
   meeting->serve_probe(seat);
-  Introduction introduction = introduce(request, self, meeting->name_);
-  introduction.probe = meeting->probes_.at(0);
-  const std::vector<Introduction> roster = meeting->gather(request, seat, introduction, deadline);
-  meeting->warn_of_differences(roster);
-  meeting->check_each_other(roster);
+  meeting->meet(request, seat, introduce(request, self, meeting->name_), deadline);
   meeting->open_link();
   return meeting;
 }
@@ -209,8 +142,8 @@ void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, 
         "nodes are not authenticated: no token file (TRIREME_TOKEN_FILE or ~/.config/trireme/token); only {} may join, "
         "once each",
         seat.peers.empty() ? fmt::format("{} nodes", seat.nodes - 1) : "the listed addresses");
-  control_ = TcpStore::connect({.server = store_, .token = *token_, .request_timeout = kRequestTime},
-                               Deadline::in(kReportEvery));
+  control_ =
+      TcpStore::connect({.server = store_, .token = *token_, .request_timeout = kRequestTime}, Deadline::in(kShortly));
   control_->set("job", request.job_id);
 }
 
@@ -235,124 +168,39 @@ void Meeting::connect_to(const Request& request, const Endpoint& coordinator, co
 }
 
 void Meeting::compare_job(const Request& request) {
-  const std::string job = control_->get("job", Deadline::in(kReportEvery));
+  const std::string job = control_->get("job", Deadline::in(kShortly));
   if (job != request.job_id)
     throw UsageError(
         "the job at {} is \"{}\", but this node was started with --job_id \"{}\"; is another job meeting there?",
         to_string(store_), printable(job), request.job_id);
 }
 
-// --- getting a number and getting to know each other
-// ------------------------------------------------------------------
-
-void Meeting::claim_number(const Seat& seat, int nodes) {
-  if (seat.node >= 0 || hosting()) {
-    const int wanted = hosting() ? 0 : seat.node;
-    const std::string owner = control_->compare_set(numbered("claim", wanted), "", name_);
-    if (owner != name_)
-      throw UsageError("node {} of this job is already taken by {}; each node needs its own --rank or --ips entry",
-                       wanted, printable(owner));
-    node_ = wanted;
-    return;
-  }
-  for (int i = 1; i < nodes; ++i) {
-    if (control_->compare_set(numbered("claim", i), "", name_) != name_) continue;
-    node_ = i;
-    return;
-  }
-  throw UsageError("the job at {} has its {} nodes already; is another job meeting there, or --nnodes too small?",
-                   to_string(store_), nodes);
-}
+// --- getting to know each other -------------------------------------------------------------------------------------
 
 void Meeting::serve_probe(const Seat& seat) {
   if (hosting()) {
-    probes_ = {store_};
+    own_probe_ = store_;
     return;
   }
   const proc::SignalsBlocked in_the_thread;
   probe_ = std::make_unique<TcpStoreServer>(listen_tcp(seat.address, 0), TcpStoreServer::Options{.token = *token_});
-  probes_ = {Endpoint{seat.address, probe_->port()}};
+  own_probe_ = {seat.address, probe_->port()};
 }
 
-std::vector<Introduction> Meeting::gather(const Request& request, const Seat& seat, const Introduction& self,
-                                          Deadline deadline) {
-  if (hosting()) write_marker(marker_path(self.info.log_dir, name_));
-  control_->set(numbered("node", node_), to_json(self));
-  const auto waiting = [&](const PeerError&) { return missing_nodes(*control_, seat); };
-  if (hosting()) {
-    json roster{{"nodes", json::array()}, {"max_restart", request.max_restart}};
-    for (int i = 0; i < seat.nodes; ++i)
-      roster["nodes"].push_back(patiently(
-          deadline, [&](Deadline slice) { return control_->get(numbered("node", i), slice); }, waiting));
-    control_->set("roster", roster.dump());
+void Meeting::meet(const Request& request, const Seat& seat, Introduction self, Deadline deadline) {
+  self.probe = own_probe_;
+  control_->set(introduction_key(node_), to_json(self));
+  if (hosting()) publish_roster(*control_, seat, request.max_restart, *lost_, deadline);
+  const Roster roster = read_roster(*control_, seat, deadline);
+  max_restart_ = roster.max_restart;
+  const Clearance clearance = check_each_other({*control_, *token_, roster.nodes, node_});
+  for (const Introduction& introduction : roster.nodes) {
+    nodes_.push_back(introduction.info);
+    names_.push_back(introduction.name);
+    probes_.push_back(introduction.probe);
   }
-  const json roster = json::parse(patiently(
-      deadline, [&](Deadline slice) { return control_->get("roster", slice); }, waiting));
-  max_restart_ = roster.at("max_restart").get<int>();
-  std::vector<Introduction> introductions;
-  probes_.clear();
-  for (const auto& text : roster.at("nodes")) {
-    introductions.push_back(introduction_from_json(text.get<std::string>()));
-    nodes_.push_back(introductions.back().info);
-    names_.push_back(introductions.back().name);
-    probes_.push_back(introductions.back().probe);
-  }
-  return introductions;
-}
-
-void Meeting::warn_of_differences(const std::vector<Introduction>& roster) const {
-  const auto self = static_cast<size_t>(node_);
-  for (size_t i = 1; i < roster.size(); ++i)
-    if (hosting() || i == self)
-      for (const std::string& line : differences(roster[0], roster[i])) log_warning("nodes differ: {}", line);
-}
-
-// --- checking each other
-// ----------------------------------------------------------------------------------------------
-
-void Meeting::check_each_other(const std::vector<Introduction>& roster) {
-  std::vector<Reach> unreachable;
-  const int nodes = static_cast<int>(roster.size());
-  for (int i = 0; i < nodes; ++i) {
-    if (!should_try(node_, i, nodes)) continue;
-    const Reach reach = reach_node(i, probes_[static_cast<size_t>(i)], *token_);
-    if (!reach.error.empty())
-      unreachable.push_back(reach);
-    else
-      log_debug("node {} ({}): round trip {:.3f} ms, clock {:+.1f} ms", i, nodes_[static_cast<size_t>(i)].address,
-                reach.round_trip_ms, reach.clock_skew_ms);
-    if (std::abs(reach.clock_skew_ms) > kSkewWarning)
-      log_warning(
-          "the clock of node {} ({}) differs from this one's by {:.1f} s; time stamps in logs will not match (see: "
-          "timedatectl)",
-          i, nodes_[static_cast<size_t>(i)].host, reach.clock_skew_ms / 1000);
-  }
-  const auto marker = marker_path(nodes_[static_cast<size_t>(node_)].log_dir, names_[0]);
-  std::error_code ignored;
-  const bool shared_logs = !hosting() && std::filesystem::exists(marker, ignored);
-  control_->set(numbered("check", node_),
-                json{{"unreachable", as_json(unreachable)}, {"shared_logs", shared_logs}}.dump());
-  const Deadline deadline = Deadline::in(kCheckTime);
-  if (hosting()) {
-    json go{{"problems", json::array()}, {"folder_per_node", false}};
-    for (int i = 0; i < nodes; ++i) {
-      const json check = json::parse(control_->get(numbered("check", i), deadline));
-      if (check.at("shared_logs").get<bool>()) go["folder_per_node"] = true;
-      for (const auto& reach : check.at("unreachable"))
-        go["problems"].push_back(fmt::format("node {} ({}) cannot reach node {} ({}): {}", i,
-                                             nodes_[static_cast<size_t>(i)].host, reach.at("node").get<int>(),
-                                             nodes_.at(reach.at("node").get<size_t>()).address,
-                                             reach.at("error").get<std::string>()));
-    }
-    control_->set("go", go.dump());
-    std::filesystem::remove(marker, ignored);
-  }
-  const json go = json::parse(control_->get("go", deadline));
-  std::vector<std::string> problems;
-  for (const auto& problem : go.at("problems")) problems.push_back(problem.get<std::string>());
-  if (!problems.empty()) throw PeerError("{}", join(problems, "\n"));
-  if (go.at("folder_per_node").get<bool>())
-    for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].log_dir += fmt::format("/node{}", i);
+  if (!clearance.shared_log_dir) return;
+  for (size_t i = 0; i < nodes_.size(); ++i) nodes_[i].log_dir += fmt::format("/node{}", i);
 }
 
 void Meeting::farewell() {

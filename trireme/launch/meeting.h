@@ -8,7 +8,7 @@
 //                  each tries to reach every other one and reports
 //   says go, or why not                           waits for it
 //
-// Every wait has a deadline: --join_timeout to meet, kCheckTime to check.
+// Every wait has a deadline: --join_timeout to meet, a minute to check. See roster.h and preflight.h for the steps.
 #pragma once
 
 #include <memory>
@@ -60,12 +60,8 @@ class Meeting {
   void connect_to(const Request& request, const Endpoint& coordinator, const std::optional<Token>& token,
                   Deadline deadline);
   void compare_job(const Request& request);
-  void claim_number(const Seat& seat, int nodes);
   void serve_probe(const Seat& seat);
-  std::vector<Introduction> gather(const Request& request, const Seat& seat, const Introduction& self,
-                                   Deadline deadline);
-  void warn_of_differences(const std::vector<Introduction>& roster) const;
-  void check_each_other(const std::vector<Introduction>& roster);
+  void meet(const Request& request, const Seat& seat, Introduction self, Deadline deadline);
   void open_link();
 
   int node_ = -1;
@@ -73,6 +69,7 @@ class Meeting {
   std::vector<NodeInfo> nodes_;
   std::vector<std::string> names_;
   std::vector<Endpoint> probes_;
+  Endpoint own_probe_;
   std::optional<Token> token_;
   Endpoint store_;
   int max_restart_ = 0;

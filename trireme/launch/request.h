@@ -68,7 +68,8 @@ struct Request {
   std::vector<std::pair<std::string, std::string>> environment;  // --env
   std::map<int, std::string> wrap;                               // --wrap RANK:CMD
   bool dry_run = false;
-  bool no_python = false;  // --no-python: *.py is executed as it is
+  bool check_only = false;  // --check_only: meet, measure the way between the nodes, start nothing
+  bool no_python = false;   // --no-python: *.py is executed as it is
 };
 
 }  // namespace trireme::launch

@@ -237,6 +237,7 @@ class SpawnContext::Impl {
     for (const auto& [name, value] : env::all()) variables[name] = value;
     for (const std::string& name : worker.unset) variables.erase(name);
     for (const auto& [name, value] : worker.environment) variables[name] = value;
+    for (const char* name : {"PADDLE_LOG_DIR", "PADDLE_BACKUP_ENV_PATH"}) variables.erase(name);  // there are no files
     variables["TRIREME_STORE"] = to_string(meeting_->store());
     variables["TRIREME_TOKEN_FD"] = std::to_string(token_.get());
     variables["TRIREME_LISTEN_FD"] = std::to_string(listen_fd);

@@ -57,6 +57,7 @@ std::vector<std::string> common_options(const Request& request) {
   const auto add = [&](std::initializer_list<std::string> words) { options.insert(options.end(), words); };
   if (request.devices) add({"--gpus", join(*request.devices, ",")});
   if (request.start_port) add({"--start_port", std::to_string(*request.start_port)});
+  if (request.check_only) add({"--check_only"});
   if (request.log_overwrite) add({"--log_overwrite"});
   if (request.no_python) add({"--no_python"});
   if (request.log_level == LogLevel::debug) add({"--log_level", "debug"});

@@ -29,14 +29,18 @@ size_t log_limit() {
   return static_cast<size_t>(*megabytes) << 20;
 }
 
-std::vector<std::string> joined_environment(const WorkerPlan& plan, const Environment& own) {
+std::map<std::string, std::string> joined_environment(const WorkerPlan& plan, const Environment& own) {
   std::map<std::string, std::string> merged;
   for (const auto& [name, value] : env::all()) merged[name] = value;
   for (const std::string& name : plan.unset) merged.erase(name);
   for (const auto& [name, value] : own) merged[name] = value;
   for (const auto& [name, value] : plan.environment) merged[name] = value;
+  return merged;
+}
+
+std::vector<std::string> assignments(const std::map<std::string, std::string>& variables) {
   std::vector<std::string> result;
-  for (const auto& [name, value] : merged) result.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
   return result;
 }
 
@@ -56,8 +60,9 @@ struct Supervisor::Worker {
   const WorkerPlan& plan;
   int process = -1;
   int pid = 0;
-  bool shown = false;  // on the console
-  std::string prefix;  // there
+  bool has_backup = false;  // of its environment, as a file
+  bool shown = false;       // on the console
+  std::string prefix;       // there
   std::unique_ptr<proc::LogFile> log;
   proc::LineJoiner log_lines;
   proc::LineCutter cutters[2];  // by Stream
@@ -71,6 +76,7 @@ Supervisor::Supervisor(const SupervisorContext& context)
     : context_(context),
       state_(static_cast<int>(context.plan.workers_of(context.node).size()), {.grace = context.request.grace}),
       token_file_(make_memory_file("trireme-token", context.token.bytes())) {
+  set_.adopt_orphans();
   for (const int fd : context_.link.wake_fds()) set_.watch(fd);
   if (context_.end_of_input >= 0) set_.watch(context_.end_of_input);
 }
@@ -107,21 +113,25 @@ void Supervisor::start_workers() {
       worker.prefix =
           fmt::format("{}:{} ", context_.plan.nodes[static_cast<size_t>(context_.node)].host, worker.plan.rank);
     open_log(worker);
-    write_backup_environment(worker.plan);
+    write_backup_environment(worker);
   }
   for (size_t i = 0; i < plans.size(); ++i) {
-    workers_[i]->process = set_.start(spec_of(*plans[i], cpus[i]));
+    workers_[i]->process = set_.start(spec_of(*workers_[i], cpus[i]));
     workers_[i]->started = Clock::now();
   }
 }
 
-proc::ProcessSpec Supervisor::spec_of(const WorkerPlan& plan, const std::vector<int>& cpus) const {
+proc::ProcessSpec Supervisor::spec_of(const Worker& worker, const std::vector<int>& cpus) const {
+  const WorkerPlan& plan = worker.plan;
   const int listen_socket = context_.ports.socket(plan.local_rank);
   const Environment own{{"TRIREME_STORE", to_string(context_.store)},
                         {"TRIREME_TOKEN_FD", std::to_string(token_file_.get())},
                         {"TRIREME_LISTEN_FD", std::to_string(listen_socket)}};
+  auto variables = joined_environment(plan, own);
+  // Paddle insists on reading the file when it is named.
+  if (!worker.has_backup) variables.erase("PADDLE_BACKUP_ENV_PATH");
   return {.command = plan.command,
-          .environment = joined_environment(plan, own),
+          .environment = assignments(variables),
           .inherited = {token_file_.get(), listen_socket},
           .cpus = cpus};
 }
@@ -137,10 +147,11 @@ void Supervisor::open_log(Worker& worker) {
   say_log_error(worker);
 }
 
-void Supervisor::write_backup_environment(const WorkerPlan& plan) {
-  const std::filesystem::path folder = context_.plan.nodes[static_cast<size_t>(context_.node)].log_dir;
+void Supervisor::write_backup_environment(Worker& worker) {
   try {
-    write_file_atomically(folder / fmt::format("backup_env.{}.json", plan.rank), backup_env_json(plan));
+    write_file_atomically(value_of(worker.plan.environment, "PADDLE_BACKUP_ENV_PATH").value(),
+                          backup_env_json(worker.plan));
+    worker.has_backup = true;
   } catch (const SystemError&) {
     // The log files in the same folder have said so already.
   }

@@ -54,9 +54,9 @@ class Supervisor {
  private:
   struct Worker;
   void start_workers();
-  proc::ProcessSpec spec_of(const WorkerPlan& plan, const std::vector<int>& cpus) const;
+  proc::ProcessSpec spec_of(const Worker& worker, const std::vector<int>& cpus) const;
   void open_log(Worker& worker);
-  void write_backup_environment(const WorkerPlan& plan);
+  void write_backup_environment(Worker& worker);
 
   void turn();
   void handle(proc::Event& event);

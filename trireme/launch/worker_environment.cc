@@ -52,7 +52,7 @@ void add_paddle(Environment& environment, const JobFacts& job, const WorkerPlan&
   set(environment, "PADDLE_RANK_IN_NODE", worker.local_rank);
   set(environment, "PADDLE_AUTO_CLUSTER", 0);
   set(environment, "PADDLE_LOG_DIR", node.log_dir);
-  set(environment, "PADDLE_BACKUP_ENV_PATH", node.log_dir);
+  set(environment, "PADDLE_BACKUP_ENV_PATH", fmt::format("{}/backup_env.{}.json", node.log_dir, worker.rank));
   set(environment, "POD_NAME", pod_name(job.request.job_id, worker.node));
 }
 

@@ -63,7 +63,7 @@ TEST(WorkerEnvironment, PaddlesVariables) {
                  {"PADDLE_RANK_IN_NODE", "0"},
                  {"PADDLE_AUTO_CLUSTER", "0"},
                  {"PADDLE_LOG_DIR", "/work/log"},
-                 {"PADDLE_BACKUP_ENV_PATH", "/work/log"},
+                 {"PADDLE_BACKUP_ENV_PATH", "/work/log/backup_env.2.json"},
                  {"FLAGS_selected_gpus", "0"},
                  {"PADDLE_DISTRI_BACKEND", "(unset)"},
                  {"http_proxy", "(unset)"}});

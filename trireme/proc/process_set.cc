@@ -3,15 +3,19 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
 #include "trireme/proc/guard.h"
 
 namespace trireme::proc {
@@ -38,6 +42,15 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   for (const std::string& word : words) result.push_back(const_cast<char*>(word.c_str()));
   result.push_back(nullptr);
   return result;
+}
+
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> pids;
+  std::error_code ignored;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", ignored))
+    for (const std::string& word : split(read_file(task.path() / "children").value_or(""), ' '))
+      if (const auto pid = parse_int(word, 1, INT32_MAX)) pids.push_back(static_cast<pid_t>(*pid));
+  return pids;
 }
 
 }  // namespace
@@ -162,6 +175,7 @@ void ProcessSet::finish(int id, Child& child, std::vector<Event>& events) {
   if (!child.exited) {
     // The guard itself was killed. The kernel has killed the worker with it; its group may hold more.
     if (child.pid > 0) ::kill(-child.pid, SIGKILL);
+    if (adopts_) kill_strays();
     events.push_back({.kind = Event::Kind::exited,
                       .process = id,
                       .status = ExitStatus::signalled(SIGKILL),
@@ -179,6 +193,27 @@ void ProcessSet::finish(int id, Child& child, std::vector<Event>& events) {
   ::waitpid(child.guard, nullptr, 0);
   events.push_back({.kind = Event::Kind::finished, .process = id});
   children_.erase(id);
+}
+
+void ProcessSet::adopt_orphans() {
+  adopts_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
+}
+
+// Each kill may hand over the next generation, so look again until nobody is left.
+void ProcessSet::kill_strays() const {
+  const Deadline deadline = Deadline::in(std::chrono::milliseconds(500));
+  for (bool found = true; found && !deadline.passed();) {
+    found = false;
+    for (const pid_t pid : own_children()) {
+      const bool ours =
+          std::any_of(children_.begin(), children_.end(), [&](const auto& c) { return c.second->guard == pid; });
+      if (ours) continue;
+      found = true;
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, WNOHANG);
+    }
+    if (found) ::poll(nullptr, 0, 2);
+  }
 }
 
 void ProcessSet::signal(int process, int number) {

@@ -73,6 +73,10 @@ class ProcessSet {
   void signal(int process, int number);
   void signal_all(int number);
 
+  /// From now on this process adopts what a killed guard leaves behind, and kills it. For a launcher, which has no
+  /// other children; not for a library in someone else's program.
+  void adopt_orphans();
+
   /// wait() also ends when this descriptor is readable, with a wakeup event.
   void watch(int fd) { watched_.push_back(fd); }
   void unwatch(int fd) { std::erase(watched_, fd); }
@@ -88,10 +92,12 @@ class ProcessSet {
   void read_control(int id, Child& child, std::vector<Event>& events);
   void read_output(int id, Child& child, Stream stream, std::vector<Event>& events);
   void finish(int id, Child& child, std::vector<Event>& events);
+  void kill_strays() const;
 
   std::map<int, std::unique_ptr<Child>> children_;
   std::vector<int> watched_;
   int next_ = 0;
+  bool adopts_ = false;
 };
 
 /// The terminal that controls this process can be given to one interactive child; after that child ended, take it back.

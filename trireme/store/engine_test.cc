@@ -5,6 +5,7 @@
 
 #include "trireme/store/gatekeeper.h"
 #include "trireme/store/handshake.h"
+#include "trireme/store/quiet_thread.h"
 #include "trireme/store/rate_limited_log.h"
 #include "trireme/store/test_support.h"
 
@@ -145,6 +146,14 @@ TEST_F(GatekeeperTest, EnrolsAnyAddressUpToTheTotal) {
   EXPECT_EQ(enrol(gate, "10.0.0.1").kind, Verdict::Kind::enrolled);
   EXPECT_EQ(enrol(gate, "10.0.0.9").kind, Verdict::Kind::enrolled);
   EXPECT_THAT(enrol(gate, "10.0.0.9").reply.parts[0], HasSubstr("all 2 places"));
+}
+
+TEST(QuietThreadTest, TakesNoSignalAndLeavesTheCallersMask) {
+  sigset_t inside{}, outside{};
+  start_quiet_thread("a test", [&] { ::pthread_sigmask(SIG_SETMASK, nullptr, &inside); }).join();
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &outside);
+  EXPECT_TRUE(::sigismember(&inside, SIGTERM));
+  EXPECT_FALSE(::sigismember(&outside, SIGTERM));
 }
 
 TEST(RateLimitedLogTest, SaysHowManyWereLeftOut) {

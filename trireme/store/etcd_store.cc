@@ -10,6 +10,7 @@
 #include "trireme/core/text.h"
 #include "trireme/store/base64.h"
 #include "trireme/store/etcd_gateway.h"
+#include "trireme/store/quiet_thread.h"
 #include "trireme/store/rules.h"
 
 namespace trireme {
@@ -63,7 +64,7 @@ EtcdStore::EtcdStore(Options options)
   gateway_->post("/v3/maintenance/status", Json::object(), Repeat::harmless);
   if (options_.lease_ttl.count() <= 0) return;
   grant_lease();
-  keeper_ = std::thread(&EtcdStore::keep_lease_alive, this);
+  keeper_ = start_quiet_thread("an etcd lease", [this] { keep_lease_alive(); });
 }
 
 EtcdStore::~EtcdStore() {

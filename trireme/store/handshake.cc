@@ -4,7 +4,7 @@ namespace trireme {
 namespace {
 
 // The nonces have a fixed length and the name comes last: no two greetings give the same text.
-std::string proof(const Token& token, std::string label, const Greeting& greeting) {
+std::string proof(const Token& token, const std::string& label, const Greeting& greeting) {
   return hmac_sha256(token.bytes(), label + greeting.server_nonce + greeting.client_nonce + greeting.name);
 }
 

@@ -26,6 +26,7 @@ class AbuseTest : public ::testing::Test {
 
   LogCapture log_;
   const Token token_ = Token::random();
+  std::atomic<int> gone_ = 0;  // outlives the server, whose thread counts here
   std::unique_ptr<TcpStoreServer> server_;
   std::unique_ptr<TcpStore> good_;
   int64_t count_ = 0;
@@ -136,6 +137,15 @@ TEST_F(AbuseTest, WrongToken) {
   expect_good_client_works();
 }
 
+TEST_F(AbuseTest, AWorthlessKeyEnrolsNobody) {
+  serve({.token = token_, .enrolment = TcpStoreServer::Enrolment{.max_joins = 1}});
+  RawClient client = dial();
+  client.send({.type = Type::enrol, .parts = {std::string(32, '\0')}});  // the secret would be known to everyone
+  EXPECT_TRUE(client.closed());
+  EXPECT_EQ(counters().bad_messages, 1u);
+  EXPECT_EQ(enrol(server_->endpoint(), Deadline::in(20s)), token_);  // and the place is still free
+}
+
 TEST_F(AbuseTest, AReplayedGreetingProvesNothing) {
   serve();
   RawClient first = dial();
@@ -186,8 +196,7 @@ TEST_F(AbuseTest, AWaitingClientIsNotATimeout) {
 }
 
 TEST_F(AbuseTest, DisconnectInTheMiddle) {
-  std::atomic<int> gone = 0;
-  serve({.token = token_, .on_disconnect = [&](const std::string& name) { gone += name == "half"; }});
+  serve({.token = token_, .on_disconnect = [&](const std::string& name) { gone_ += name == "half"; }});
   for (int i = 0; i < 20; ++i) {
     RawClient client = dial();
     client.authenticate(token_, "half");
@@ -198,7 +207,7 @@ TEST_F(AbuseTest, DisconnectInTheMiddle) {
   waiting.authenticate(token_, "half");
   waiting.send({.type = Type::get, .number = -1, .parts = {"k"}});
   waiting.close();
-  EXPECT_TRUE(eventually([&] { return gone == 21; }));
+  EXPECT_TRUE(eventually([&] { return gone_ == 21; }));
   good_->set("k", "v");  // would wake the one that left
   expect_good_client_works();
 }

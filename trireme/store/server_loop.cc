@@ -96,6 +96,7 @@ void ServerLoop::serve(Id id, short events) {
   try {
     serve_or_throw(id, events);
   } catch (const std::exception& error) {
+    ++counted_.bad_messages;
     log_.warn(fmt::format("closing a client: {}", error.what()));
     drop(id);
   }

@@ -26,6 +26,7 @@ namespace wire {
 struct Message;
 }
 
+/// list() is a UsageError when its answer would exceed 64 MiB.
 /// Thread rule: every method may be called from several threads; the destructor only when no call is under way.
 class TcpStore : public Store {
  public:
