@@ -1,7 +1,5 @@
 #include "trireme/launch/launcher.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <filesystem>
 
@@ -22,16 +20,6 @@
 
 namespace trireme::launch {
 namespace {
-
-// Each worker takes three descriptors here, and a few more while it starts.
-void allow_descriptors(int workers) {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlim_t wanted = 256 + 8 * static_cast<rlim_t>(workers);
-  if (limit.rlim_cur >= wanted) return;
-  limit.rlim_cur = std::min(limit.rlim_max, wanted);
-  ::setrlimit(RLIMIT_NOFILE, &limit);
-}
 
 // While one exists, log messages go to the console between the workers' lines.
 class ConsoleLog {
@@ -186,7 +174,6 @@ int run_launch(Request request) {
   const Seat seat = find_seat(request, local_interfaces());
   if (request.dry_run) return dry_run(request, seat);
   LocalNode self = describe_local_node(request, seat);
-  allow_descriptors(self.info.processes);
   proc::Console console;
   const ConsoleLog log(console);
   std::optional<TerminalWatch> terminal;

@@ -1,5 +1,7 @@
 #include "trireme/launch/local_node.h"
 
+#include <sys/resource.h>
+
 #include <filesystem>
 
 #include "trireme/core/env.h"
@@ -27,6 +29,19 @@ DeviceChoice choose(const Request& request) {
   return choose_devices(request, visible_devices(visible_variable, present), usable_cores(), present);
 }
 
+// A worker takes a kept port, two pipes, a control socket and a log file here, and a few more while it starts.
+void allow_descriptors(int workers) {
+  const rlim_t wanted = 256 + 8 * static_cast<rlim_t>(workers);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  if (limit.rlim_max < wanted)
+    throw UsageError(
+        "{} processes need about {} open files here, but the limit is {}; start fewer, or raise it (ulimit -Hn)",
+        workers, wanted, limit.rlim_max);
+  limit.rlim_cur = wanted;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 LocalNode describe_local_node(const Request& original, const Seat& seat) {
@@ -34,6 +49,7 @@ LocalNode describe_local_node(const Request& original, const Seat& seat) {
   const DeviceChoice choice = choose(request);
   if (!choice.warning.empty()) log_warning("{}", choice.warning);
   check_ports(request, choice.processes);
+  allow_descriptors(choice.processes);
   LocalNode node;
   node.ports =
       NodePorts::keep({.address = seat.address, .processes = choice.processes, .start_port = request.start_port});

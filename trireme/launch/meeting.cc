@@ -16,6 +16,7 @@ namespace trireme::launch {
 namespace {
 
 constexpr auto kShortly = std::chrono::seconds(10);
+constexpr auto kLease = std::chrono::seconds(10);  // of the coordinator's entry in etcd
 constexpr auto kFarewell = std::chrono::seconds(2);
 constexpr auto kRequestTime = std::chrono::seconds(5);  // for the coordinator's answer to a short question
 
@@ -72,15 +73,14 @@ std::unique_ptr<Meeting> Meeting::alone(const NodeInfo& self, int max_restart) {
   return meeting;
 }
 
-std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat& original, const NodeInfo& self,
+std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat& seat, const NodeInfo& self,
                                               const std::optional<Token>& given) {
   std::unique_ptr<Meeting> meeting(new Meeting);
   const Deadline deadline = Deadline::in(request.join_timeout);
-  Seat seat = original;
   meeting->name_ = unique_name();
   meeting->lost_ = std::make_shared<LostNodes>();
   meeting->max_restart_ = request.max_restart;
-  meeting->host_or_join(request, seat, given);
+  meeting->host_or_join(request, seat, given, deadline);
   const std::optional<int> wanted = meeting->hosting() ? 0 : seat.node >= 0 ? std::optional(seat.node) : std::nullopt;
   meeting->node_ = claim_number(*meeting->control_, meeting->name_, wanted, seat.nodes);
   meeting->serve_probe(seat);
@@ -90,31 +90,11 @@ std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat
 }
 
 // --- finding the coordinator, or becoming it
-// --------------------------------------------------------------------------
 
-void Meeting::host_or_join(const Request& request, Seat& seat, const std::optional<Token>& given) {
+void Meeting::host_or_join(const Request& request, const Seat& seat, const std::optional<Token>& given,
+                           Deadline deadline) {
   const std::optional<Token> token = given ? given : configured_token();
-  const Deadline deadline = Deadline::in(request.join_timeout);
-  if (request.etcd && !seat.meeting) {
-    directory_ = std::make_unique<EtcdStore>(EtcdStore::Options{.server = *request.etcd,
-                                                                .prefix = fmt::format("trireme/{}/", request.job_id),
-                                                                .lease_ttl = std::chrono::seconds(10)});
-    UniqueFd listener;
-    if (seat.may_host) {
-      listener = listen_tcp(seat.address, 0);
-      const std::string mine = to_string({seat.address, port_of(local_address(listener.get()))});
-      if (directory_->compare_set("coordinator", "", mine) == mine) {
-        seat.meeting = parse_endpoint(mine, "own address");
-        return host(request, seat, std::move(listener), token);
-      }
-    }
-    const std::string found = patiently(
-        deadline, [&](Deadline slice) { return directory_->get("coordinator", slice); },
-        [&](const PeerError&) {
-          return fmt::format("waiting for node 0 to register in etcd at {}", to_string(*request.etcd));
-        });
-    return connect_to(request, parse_endpoint(found, "the coordinator's address in etcd"), token, deadline);
-  }
+  if (!seat.meeting) return meet_by_etcd(request, seat, token, deadline);
   if (seat.may_host) {
     try {
       UniqueFd listener = listen_as_coordinator(seat);
@@ -124,6 +104,28 @@ void Meeting::host_or_join(const Request& request, Seat& seat, const std::option
     }
   }
   connect_to(request, *seat.meeting, token, deadline);
+}
+
+// The address in etcd may be that of a coordinator which died; its lease ends within kLease, and then someone else
+// takes its place. So both are tried in turn.
+void Meeting::meet_by_etcd(const Request& request, const Seat& seat, const std::optional<Token>& token,
+                           Deadline deadline) {
+  directory_ = std::make_unique<EtcdStore>(EtcdStore::Options{
+      .server = *request.etcd, .prefix = fmt::format("trireme/{}/", request.job_id), .lease_ttl = kLease});
+  UniqueFd listener = listen_tcp(seat.address, 0);
+  const std::string mine = to_string({seat.address, port_of(local_address(listener.get()))});
+  for (;;) {
+    if (seat.may_host && directory_->compare_set("coordinator", "", mine) == mine)
+      return host(request, seat, std::move(listener), token);
+    const Deadline soon = earlier(deadline, Deadline::in(std::chrono::seconds(3)));
+    try {
+      const std::string found = directory_->get("coordinator", soon);
+      return connect_to(request, parse_endpoint(found, "the coordinator's address in etcd"), token, soon);
+    } catch (const PeerError& error) {
+      if (!soon.passed() || deadline.passed()) throw;
+      log_info("waiting for node 0 to be found through etcd at {}: {}", to_string(*request.etcd), error.what());
+    }
+  }
 }
 
 void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, const std::optional<Token>& token) {
@@ -144,6 +146,7 @@ void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, 
         seat.peers.empty() ? fmt::format("{} nodes", seat.nodes - 1) : "the listed addresses");
   control_ =
       TcpStore::connect({.server = store_, .token = *token_, .request_timeout = kRequestTime}, Deadline::in(kShortly));
+  control_->set("nnodes", std::to_string(seat.nodes));
   control_->set("job", request.job_id);
 }
 
@@ -173,9 +176,13 @@ void Meeting::compare_job(const Request& request) {
     throw UsageError(
         "the job at {} is \"{}\", but this node was started with --job_id \"{}\"; is another job meeting there?",
         to_string(store_), printable(job), request.job_id);
+  const std::string nodes = control_->get("nnodes", Deadline::in(kShortly));
+  if (nodes != std::to_string(request.nodes->max))
+    throw UsageError("the job at {} was started for {} nodes, but this node for {}; give the same --nnodes everywhere",
+                     to_string(store_), printable(nodes), request.nodes->max);
 }
 
-// --- getting to know each other -------------------------------------------------------------------------------------
+// --- getting to know each other
 
 void Meeting::serve_probe(const Seat& seat) {
   if (hosting()) {

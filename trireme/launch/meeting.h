@@ -55,7 +55,8 @@ class Meeting {
  private:
   Meeting() = default;
   bool hosting() const { return server_ != nullptr; }
-  void host_or_join(const Request& request, Seat& seat, const std::optional<Token>& given);
+  void host_or_join(const Request& request, const Seat& seat, const std::optional<Token>& given, Deadline deadline);
+  void meet_by_etcd(const Request& request, const Seat& seat, const std::optional<Token>& token, Deadline deadline);
   void host(const Request& request, const Seat& seat, UniqueFd listener, const std::optional<Token>& token);
   void connect_to(const Request& request, const Endpoint& coordinator, const std::optional<Token>& token,
                   Deadline deadline);

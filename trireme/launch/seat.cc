@@ -67,7 +67,8 @@ Seat one_node(const Request& request, const Machine& machine) {
 // Every listed name must resolve, also those of other machines: a typing error should show here, not as a long wait.
 Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts, const Machine& machine) {
   Seat seat{.nodes = static_cast<int>(hosts.size()), .peers = hosts};
-  const std::optional<std::string> wanted = request.host ? std::optional(resolve_ip(*request.host)) : std::nullopt;
+  const std::optional<std::string> wanted =
+      request.host ? std::optional(host_override(request, machine)) : std::nullopt;
   std::map<std::string, std::string> names;  // by address
   for (size_t i = 0; i < hosts.size(); ++i) {
     const std::string ip = resolve_ip(hosts[i]);
@@ -79,8 +80,8 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
     machine.sit_at(seat, ip);
   }
   if (seat.node < 0)
-    throw UsageError("this machine is none of the listed hosts {}; its addresses are {}; correct the list{}",
-                     join(hosts, ","), machine.addresses(),
+    throw UsageError("{} is none of the listed hosts {}; this machine's addresses are {}; correct the list{}",
+                     wanted ? "--host " + *request.host : "this machine", join(hosts, ","), machine.addresses(),
                      request.host ? " or --host" : ", or name this machine with --host");
   const uint16_t start = request.start_port.value_or(kDefaultStartPort);
   seat.meeting = Endpoint{resolve_ip(hosts[0]), static_cast<uint16_t>(start - 1)};

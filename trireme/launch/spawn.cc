@@ -41,7 +41,6 @@ const std::string g_first_folder = [] {
 }();
 
 // --- the child's side
-// ----------------------------------------------------------------------------------------------------
 
 // What a parent tells its children in TRIREME_SPAWN, "call:error descriptor:nonce". The nonce, printed on a line of its
 // own, tells the parent that main() has reached the call and that output counts from here.
@@ -97,7 +96,6 @@ void flush_everything() {
 }
 
 // --- the parent's side
-// -----------------------------------------------------------------------------------------------------
 
 Request request_for(const SpawnOptions& options) {
   Request request;

@@ -97,7 +97,6 @@ AttemptResult Supervisor::run() {
 }
 
 // --- starting
-// ----------------------------------------------------------------------------------------------------------
 
 void Supervisor::start_workers() {
   const auto plans = context_.plan.workers_of(context_.node);
@@ -158,7 +157,6 @@ void Supervisor::write_backup_environment(Worker& worker) {
 }
 
 // --- one turn of the loop
-// ----------------------------------------------------------------------------------------------
 
 void Supervisor::turn() {
   for (proc::Event& event : set_.wait(next_look(), context_.signals.open())) handle(event);
@@ -244,7 +242,6 @@ void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
 }
 
 // --- reasons to stop
-// ---------------------------------------------------------------------------------------------------
 
 void Supervisor::handle_signals() {
   while (const auto signal = context_.signals.take()) interrupt(*signal);

@@ -63,7 +63,7 @@ void for_each_pid_in(const char* path, Visit visit) {
   ::close(file);
 }
 
-// ---- the worker's side, between fork and exec -----------------------------------------------------------------------
+// --- the worker's side, between fork and exec
 
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) {
@@ -125,8 +125,7 @@ void take_terminal() {
   ::_exit(report.value == ENOENT ? exit_code::kNotFound : exit_code::kNotExecutable);
 }
 
-// ---- the guard's side
-// ------------------------------------------------------------------------------------------------
+// --- the guard's side
 
 class Guard {
  public:
