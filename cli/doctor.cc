@@ -8,11 +8,11 @@
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
 #include "trireme/core/version.h"
-#include "trireme/launch/cpu_probe.h"
-#include "trireme/launch/devices.h"
-#include "trireme/launch/job_token.h"
 #include "trireme/launch/launcher.h"
-#include "trireme/launch/options.h"
+#include "trireme/launch/machine/cpu_probe.h"
+#include "trireme/launch/machine/devices.h"
+#include "trireme/launch/nodes/job_token.h"
+#include "trireme/launch/options/options.h"
 
 namespace trireme::cli {
 namespace {

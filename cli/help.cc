@@ -1,4 +1,4 @@
-#include "trireme/launch/help.h"
+#include "trireme/launch/options/help.h"
 
 #include <fmt/core.h>
 

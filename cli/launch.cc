@@ -2,9 +2,9 @@
 
 #include "cli/commands.h"
 #include "trireme/core/env.h"
-#include "trireme/launch/help.h"
 #include "trireme/launch/launcher.h"
-#include "trireme/launch/options.h"
+#include "trireme/launch/options/help.h"
+#include "trireme/launch/options/options.h"
 
 namespace trireme::cli {
 

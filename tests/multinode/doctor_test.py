@@ -35,10 +35,11 @@ class Between(MachineCase):
         for result in results:
             self.assert_ends(result, 0)
         text = "".join(result.text for result in results)
+        self.assert_says(results[0], r"round trip ms +MB/s")
         for first in self.machines:
             for second in self.machines:
                 if first is not second:
-                    self.assertRegex(text, rf"(?m)({first.name}|{first.address}).*({second.name}|{second.address}).* ms.* MB/s")
+                    self.assertRegex(text, rf"(?m)^\d+ {first.address}\b.* \d+ {second.address}\b.* +\d+\.\d+ +\d+ ")
 
     def test_a_broken_way_is_named(self):
         self.gamma.ip("route", "add", "blackhole", self.beta.address)

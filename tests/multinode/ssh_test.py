@@ -119,10 +119,10 @@ class Ssh(MachineCase):
     def test_ctrl_c_while_a_host_is_silent(self):
         """beta takes the connection and says nothing; alpha's node is up and waits."""
         self.sshd.signal(signal.SIGSTOP)
-        job = self.start_ssh("--ips", self.ips, "true")
+        job = self.start_ssh("--ips", self.ips, "--grace", 1, "true")
         wait_for(lambda: any(" -F " in line for line in orphans(self.mark).values()), 5, "ssh's start")
         job.signal(signal.SIGINT)
-        self.assert_ends(job.wait(5), 130)
+        self.assert_ends(job.wait(1 + 5), 130)
         self.assert_only_sshd_left()
 
     def assert_only_sshd_left(self):

@@ -8,15 +8,15 @@
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/launch/cpu_probe.h"
-#include "trireme/launch/local_node.h"
-#include "trireme/launch/meeting.h"
-#include "trireme/launch/node_report.h"
-#include "trireme/launch/program.h"
-#include "trireme/launch/seat.h"
-#include "trireme/launch/ssh.h"
+#include "trireme/launch/machine/cpu_probe.h"
+#include "trireme/launch/machine/local_node.h"
+#include "trireme/launch/machine/program.h"
+#include "trireme/launch/nodes/meeting.h"
+#include "trireme/launch/nodes/node_report.h"
+#include "trireme/launch/nodes/seat.h"
+#include "trireme/launch/nodes/ssh.h"
+#include "trireme/launch/report/table.h"
 #include "trireme/launch/supervisor.h"
-#include "trireme/launch/table.h"
 
 namespace trireme::launch {
 namespace {

@@ -1,7 +1,7 @@
 // `trireme launch`: from a request to an exit code.
 #pragma once
 
-#include "trireme/launch/request.h"
+#include "trireme/launch/options/request.h"
 
 namespace trireme::launch {
 

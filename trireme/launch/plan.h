@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "trireme/core/net.h"
-#include "trireme/launch/request.h"
+#include "trireme/launch/options/request.h"
 
 namespace trireme::launch {
 

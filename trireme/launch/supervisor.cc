@@ -11,7 +11,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/launch/affinity.h"
+#include "trireme/launch/machine/affinity.h"
 #include "trireme/launch/worker_environment.h"
 
 namespace trireme::launch {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "trireme/core/token.h"
-#include "trireme/launch/failure_report.h"
-#include "trireme/launch/job_link.h"
 #include "trireme/launch/job_state.h"
+#include "trireme/launch/machine/ports.h"
+#include "trireme/launch/nodes/job_link.h"
 #include "trireme/launch/plan.h"
-#include "trireme/launch/ports.h"
+#include "trireme/launch/report/failure_report.h"
 #include "trireme/proc/console.h"
 #include "trireme/proc/log_file.h"
 #include "trireme/proc/memory_kill.h"

@@ -1,0 +1,92 @@
+#include "trireme/launch/nodes/introduction.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+#include "trireme/core/token.h"
+#include "trireme/core/version.h"
+
+namespace trireme::launch {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr size_t kLargestDigested = 64u << 20;
+
+std::string digest_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > kLargestDigested)
+    return {};
+  const auto content = read_file(path, kLargestDigested);
+  return content ? to_hex(sha256(*content)) : std::string();
+}
+
+std::string quoted(const std::vector<std::string>& words) {
+  return printable(join(words, " "));
+}
+
+}  // namespace
+
+Introduction introduce(const Request& request, const NodeInfo& info, const std::string& name) {
+  Introduction self{.info = info, .name = name, .version = kVersion, .arguments = request.command};
+  for (const std::string& argument : request.command) {
+    const std::string digest = digest_of(argument);
+    if (!digest.empty()) self.file_digests[argument] = digest;
+  }
+  return self;
+}
+
+std::vector<std::string> differences(const Introduction& first, const Introduction& other) {
+  std::vector<std::string> lines;
+  const std::string& host = other.info.host;
+  if (first.version != other.version)
+    lines.push_back(fmt::format("{} runs Trireme {}, {} runs {}", first.info.host, first.version, host, other.version));
+  if (first.arguments != other.arguments)
+    lines.push_back(fmt::format("{} starts \"{}\", {} starts \"{}\"", first.info.host, quoted(first.arguments), host,
+                                quoted(other.arguments)));
+  for (const auto& [file, digest] : first.file_digests) {
+    const auto found = other.file_digests.find(file);
+    if (found != other.file_digests.end() && found->second != digest)
+      lines.push_back(fmt::format("{} differs between {} (sha256 {:.12}…) and {} ({:.12}…)", printable(file),
+                                  first.info.host, digest, host, found->second));
+  }
+  return lines;
+}
+
+std::string to_json(const Introduction& introduction) {
+  json digests = json::object();
+  for (const auto& [file, digest] : introduction.file_digests) digests[to_hex(file)] = digest;
+  json arguments = json::array();
+  for (const std::string& argument : introduction.arguments) arguments.push_back(to_hex(argument));  // may be no UTF-8
+  return json{{"info", to_json(introduction.info)},
+              {"name", introduction.name},
+              {"version", introduction.version},
+              {"arguments", arguments},
+              {"digests", digests},
+              {"probe", to_string(introduction.probe)}}
+      .dump();
+}
+
+Introduction introduction_from_json(const std::string& text) {
+  try {
+    const json value = json::parse(text);
+    Introduction result;
+    result.info = node_from_json(value.at("info").get<std::string>());
+    result.name = value.at("name").get<std::string>();
+    result.version = value.at("version").get<std::string>();
+    for (const auto& argument : value.at("arguments"))
+      result.arguments.push_back(from_hex(argument.get<std::string>()));
+    for (const auto& [file, digest] : value.at("digests").items()) result.file_digests[from_hex(file)] = digest;
+    result.probe = parse_endpoint(value.at("probe").get<std::string>(), "a node's probe address");
+    return result;
+  } catch (const json::exception& error) {
+    throw PeerError("a node's introduction cannot be read ({}); do all nodes run the same version of Trireme?",
+                    error.what());
+  }
+}
+
+}  // namespace trireme::launch

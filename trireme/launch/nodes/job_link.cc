@@ -1,0 +1,130 @@
+#include "trireme/launch/nodes/job_link.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "trireme/core/error.h"
+#include "trireme/proc/signals.h"
+
+namespace trireme::launch {
+namespace {
+
+UniqueFd make_event() {
+  UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event) throw SystemError(errno, "cannot make an event descriptor");
+  return event;
+}
+
+void raise_event(const UniqueFd& event) {
+  const uint64_t one = 1;
+  write_all(event.get(), std::string_view(reinterpret_cast<const char*>(&one), sizeof one));
+}
+
+void clear_event(const UniqueFd& event) {
+  uint64_t count = 0;
+  [[maybe_unused]] const ssize_t ignored = ::read(event.get(), &count, sizeof count);
+}
+
+}  // namespace
+
+LostNodes::LostNodes() : wake_(make_event()) {}
+
+void LostNodes::add(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  names_.push_back(name);
+  raise_event(wake_);
+}
+
+std::vector<std::string> LostNodes::take() {
+  const std::lock_guard lock(mutex_);
+  clear_event(wake_);
+  return std::exchange(names_, {});
+}
+
+StoreLink::StoreLink(Options options) : options_(std::move(options)), wake_(make_event()) {}
+
+StoreLink::~StoreLink() {
+  end_attempt();
+}
+
+std::string StoreLink::key(const std::string& name) const {
+  return fmt::format("{}/{}", name, attempt_);
+}
+
+void StoreLink::begin(int attempt) {
+  end_attempt();
+  attempt_ = attempt;
+  {
+    const std::lock_guard lock(mutex_);
+    outcome_.reset();
+  }
+  clear_event(wake_);
+  if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
+  options_.store->get(key("all_begun"), Deadline::in(options_.attempt_timeout));
+  const proc::SignalsBlocked in_the_thread;
+  waiter_ = std::thread([this] { wait_for_outcome(); });
+}
+
+void StoreLink::wait_for_outcome() {
+  try {
+    settle(outcome_from_json(options_.store->get(key("outcome"), Deadline::never())));
+    if (options_.store->add(key("heard"), 1) == options_.nodes) options_.store->set(key("all_heard"), "");
+  } catch (const std::exception& error) {
+    settle(JobOutcome::lost(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what())));
+  }
+}
+
+void StoreLink::settle(const JobOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  if (!outcome_) outcome_ = outcome;
+  raise_event(wake_);
+}
+
+void StoreLink::report(const JobOutcome& failure) {
+  try {
+    settle(outcome_from_json(options_.store->compare_set(key("outcome"), "", to_json(failure))));
+  } catch (const PeerError&) {
+    settle(failure);  // nobody to tell; the others have noticed the same loss
+  }
+}
+
+void StoreLink::report_success() {
+  try {
+    if (options_.store->add(key("succeeded"), 1) == options_.nodes) report(JobOutcome{});
+  } catch (const PeerError&) {
+    // The waiting thread meets the same loss and settles it.
+  }
+}
+
+std::optional<JobOutcome> StoreLink::outcome() {
+  clear_event(wake_);
+  if (options_.lost)
+    for (const std::string& name : options_.lost->take())
+      if (const auto node = options_.describe(name))
+        report(JobOutcome::lost(fmt::format("lost {}: its launcher or the machine is gone", *node)));
+  const std::lock_guard lock(mutex_);
+  return outcome_;
+}
+
+void StoreLink::farewell(Deadline deadline) {
+  try {
+    options_.store->get(key("all_heard"), deadline);
+  } catch (const PeerError&) {
+    // A node that is gone cannot hear; the deadline was for it.
+  }
+}
+
+std::vector<int> StoreLink::wake_fds() const {
+  if (!options_.lost) return {wake_.get()};
+  return {wake_.get(), options_.lost->wake_fd()};
+}
+
+void StoreLink::end_attempt() {
+  if (!waiter_.joinable()) return;
+  report(JobOutcome::abort("a launcher ended early", exit_code::kPeer));  // changes nothing when the outcome is known
+  waiter_.join();
+}
+
+}  // namespace trireme::launch

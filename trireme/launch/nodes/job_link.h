@@ -1,0 +1,104 @@
+// How the launchers of a job agree on its end. The first outcome that any of them reports is the job's.
+//
+//   link.begin(attempt);
+//   link.report(JobOutcome::of_culprit(ending));       // or link.report_success() when all local workers are done
+//   if (auto outcome = link.outcome()) …               // see wake_fds()
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "trireme/core/fd.h"
+#include "trireme/launch/report/outcome.h"
+#include "trireme/store/store.h"
+
+namespace trireme::launch {
+
+class JobLink {
+ public:
+  virtual ~JobLink() = default;
+  /// Starts an attempt (0, 1, 2 …): every node must have ended the one before. PeerError when one does not come.
+  virtual void begin(int attempt) = 0;
+  /// A failure on this node. Only the first report of all nodes counts.
+  virtual void report(const JobOutcome& failure) = 0;
+  /// This node's workers have all succeeded; the job has when every node says so.
+  virtual void report_success() = 0;
+  virtual std::optional<JobOutcome> outcome() = 0;
+  /// Waits until every node has heard the outcome, or the deadline: the one who hosts the store must not go before.
+  virtual void farewell(Deadline) {}
+  /// One of these is readable when outcome() may have something new.
+  virtual std::vector<int> wake_fds() const { return {}; }
+};
+
+/// A job of one node: it decides alone.
+class SoloLink : public JobLink {
+ public:
+  void begin(int) override { outcome_.reset(); }
+  void report(const JobOutcome& failure) override {
+    if (!outcome_) outcome_ = failure;
+  }
+  void report_success() override { report({}); }
+  std::optional<JobOutcome> outcome() override { return outcome_; }
+
+ private:
+  std::optional<JobOutcome> outcome_;
+};
+
+/// Names of nodes whose launchers have gone, gathered from the store server's thread.
+class LostNodes {
+ public:
+  LostNodes();
+  void add(const std::string& name);
+  std::vector<std::string> take();
+  /// Readable while names wait to be taken.
+  int wake_fd() const { return wake_.get(); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> names_;  // GUARDED_BY(mutex_)
+  UniqueFd wake_;
+};
+
+/// Several nodes: the outcome of attempt k is the key outcome/k of the job's store. One thread waits for it.
+class StoreLink : public JobLink {
+ public:
+  struct Options {
+    std::shared_ptr<Store> store;
+    int nodes = 1;
+    std::string coordinator;          // for messages: "node 0 (hosta) at 10.0.0.1:6069"
+    std::shared_ptr<LostNodes> lost;  // only where the store's server runs
+    std::function<std::optional<std::string>(const std::string&)>
+        describe;  // a lost node in words; nothing: not one of the job's
+    Millis attempt_timeout{60'000};
+  };
+  explicit StoreLink(Options options);
+  ~StoreLink() override;
+
+  void begin(int attempt) override;
+  void report(const JobOutcome& failure) override;
+  void report_success() override;
+  std::optional<JobOutcome> outcome() override;
+  void farewell(Deadline deadline) override;
+  std::vector<int> wake_fds() const override;
+
+ private:
+  std::string key(const std::string& name) const;
+  void wait_for_outcome();
+  void settle(const JobOutcome& outcome);
+  void end_attempt();
+
+  Options options_;
+  int attempt_ = -1;
+  UniqueFd wake_;
+  std::thread waiter_;
+  std::mutex mutex_;
+  std::optional<JobOutcome> outcome_;  // GUARDED_BY(mutex_)
+};
+
+}  // namespace trireme::launch

@@ -1,0 +1,136 @@
+#include "trireme/launch/nodes/job_link.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/store/memory_store.h"
+#include "trireme/store/tcp_client.h"
+#include "trireme/store/tcp_server.h"
+
+namespace trireme::launch {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+JobOutcome failure_of(int rank, int code) {
+  return JobOutcome::of_culprit(
+      {.rank = rank, .host = "b", .ending = {.code = code}, .last_lines = {"last \"words\""}});
+}
+
+std::optional<JobOutcome> outcome_within(JobLink& link, Clock::duration limit) {
+  const Deadline deadline = Deadline::in(limit);
+  for (;;) {
+    if (auto outcome = link.outcome()) return outcome;
+    if (deadline.passed()) return std::nullopt;
+    wait_readable(link.wake_fds().at(0), earlier(deadline, Deadline::in(50ms)));
+  }
+}
+
+// Two nodes' links over one store, as two launchers have them.
+class StoreLinkTest : public testing::Test {
+ protected:
+  std::unique_ptr<StoreLink> make(std::shared_ptr<LostNodes> lost = nullptr) {
+    return std::make_unique<StoreLink>(StoreLink::Options{.store = store_,
+                                                          .nodes = 2,
+                                                          .coordinator = "node 0",
+                                                          .lost = std::move(lost),
+                                                          .describe =
+                                                              [](const std::string& name) {
+                                                                return name == "b"
+                                                                           ? std::optional<std::string>("node 1 (b)")
+                                                                           : std::nullopt;
+                                                              },
+                                                          .attempt_timeout = 5s});
+  }
+  void begin_both(int attempt) {
+    std::thread other([&] { b_->begin(attempt); });
+    a_->begin(attempt);
+    other.join();
+  }
+
+  std::shared_ptr<Store> store_ = std::make_shared<MemoryStore>();
+  std::shared_ptr<LostNodes> lost_ = std::make_shared<LostNodes>();
+  std::unique_ptr<StoreLink> a_ = make(lost_);
+  std::unique_ptr<StoreLink> b_ = make();
+};
+
+TEST_F(StoreLinkTest, TheFirstFailureIsEverybodysOutcome) {
+  begin_both(0);
+  b_->report(failure_of(3, 7));
+  a_->report(failure_of(0, 1));
+  for (StoreLink* link : {a_.get(), b_.get()}) {
+    const auto outcome = outcome_within(*link, 5s);
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->kind, JobOutcome::Kind::worker_failed);
+    EXPECT_EQ(outcome->exit_code, 7);
+    EXPECT_EQ(outcome->culprit->rank, 3);
+    EXPECT_EQ(outcome->culprit->last_lines.at(0), "last \"words\"");
+  }
+}
+
+TEST_F(StoreLinkTest, SuccessNeedsEveryNode) {
+  begin_both(0);
+  a_->report_success();
+  EXPECT_FALSE(outcome_within(*a_, 100ms));
+  b_->report_success();
+  EXPECT_EQ(outcome_within(*a_, 5s)->kind, JobOutcome::Kind::success);
+  EXPECT_EQ(outcome_within(*b_, 5s)->kind, JobOutcome::Kind::success);
+  a_->farewell(Deadline::in(5s));
+}
+
+TEST_F(StoreLinkTest, ANewAttemptForgetsTheOldOutcome) {
+  begin_both(0);
+  b_->report(failure_of(1, 7));
+  ASSERT_TRUE(outcome_within(*a_, 5s));
+  begin_both(1);
+  EXPECT_FALSE(outcome_within(*a_, 100ms));
+  a_->report_success();
+  b_->report_success();
+  EXPECT_EQ(outcome_within(*b_, 5s)->kind, JobOutcome::Kind::success);
+}
+
+TEST_F(StoreLinkTest, ALostNodeEndsTheJobAndAStrangerDoesNot) {
+  begin_both(0);
+  lost_->add("a stranger that was refused");
+  EXPECT_FALSE(outcome_within(*a_, 100ms));
+  lost_->add("b");
+  const auto outcome = outcome_within(*a_, 5s);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->kind, JobOutcome::Kind::node_lost);
+  EXPECT_THAT(outcome->reason, HasSubstr("node 1 (b)"));
+}
+
+TEST_F(StoreLinkTest, ANodeThatDoesNotComeBackIsAnError) {
+  auto lonely = std::make_unique<StoreLink>(
+      StoreLink::Options{.store = store_, .nodes = 2, .coordinator = "node 0", .attempt_timeout = 100ms});
+  EXPECT_THROW(lonely->begin(0), PeerError);
+}
+
+TEST(StoreLink, ALostCoordinatorEndsTheJob) {
+  const Token token = Token::random();
+  auto server = std::make_unique<TcpStoreServer>(listen_tcp("127.0.0.1", 0), TcpStoreServer::Options{.token = token});
+  std::shared_ptr<Store> store = TcpStore::connect({.server = server->endpoint(), .token = token}, Deadline::in(5s));
+  StoreLink link({.store = store, .nodes = 1, .coordinator = "node 0 (hosta)"});
+  link.begin(0);
+  server.reset();
+  const auto outcome = outcome_within(link, 5s);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->exit_code, exit_code::kPeer);
+  EXPECT_THAT(outcome->reason, HasSubstr("node 0 (hosta)"));
+}
+
+TEST(JobOutcome, NonsenseFromAnotherNodeIsAPeerError) {
+  for (const char* text : {"", "{}", "[1]", R"({"kind":99,"exit_code":0,"signal":0,"reason":""})", "\xff"})
+    EXPECT_THROW(outcome_from_json(text), PeerError) << text;
+}
+
+TEST(JobOutcome, SurvivesTheWayThroughJson) {
+  const JobOutcome outcome = outcome_from_json(to_json(JobOutcome::of_signal(2, "host\x01")));
+  EXPECT_EQ(outcome.exit_code, 130);
+  EXPECT_THAT(outcome.reason, HasSubstr("SIGINT"));
+}
+
+}  // namespace
+}  // namespace trireme::launch

@@ -1,0 +1,127 @@
+#include "trireme/launch/nodes/preflight.h"
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/launch/nodes/node_check.h"
+
+namespace trireme::launch {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr auto kCheckTime = std::chrono::seconds(60);
+constexpr double kSkewWarning = 1000;  // ms
+
+const NodeInfo& info_of(const PreflightContext& context, int node) {
+  return context.nodes.at(static_cast<size_t>(node)).info;
+}
+
+// With many nodes not every pair is tried: the coordinator and the next two neighbours tell enough.
+bool should_try(int self, int other, int nodes) {
+  constexpr int kAllPairs = 32;
+  if (self == other) return false;
+  return nodes <= kAllPairs || other == 0 || (other - self + nodes) % nodes <= 2;
+}
+
+void warn_of_differences(const PreflightContext& context) {
+  for (int i = 1; i < static_cast<int>(context.nodes.size()); ++i)
+    if (context.self == 0 || i == context.self)
+      for (const std::string& line : differences(context.nodes[0], context.nodes[static_cast<size_t>(i)]))
+        log_warning("nodes differ: {}", line);
+}
+
+void tell_clock(const PreflightContext& context, const Reach& reach) {
+  const NodeInfo& other = info_of(context, reach.node);
+  log_debug("node {} ({}): round trip {:.3f} ms, clock {:+.1f} ms", reach.node, other.address, reach.round_trip_ms,
+            reach.clock_skew_ms);
+  if (std::abs(reach.clock_skew_ms) > kSkewWarning)
+    log_warning(
+        "the clock of node {} ({}) differs from this one's by {:+.1f} s; times in the logs will not match (see: "
+        "timedatectl)",
+        reach.node, other.host, reach.clock_skew_ms / 1000);
+}
+
+// What this node could not reach, in words.
+json problems_here(const PreflightContext& context) {
+  json problems = json::array();
+  const int nodes = static_cast<int>(context.nodes.size());
+  for (int i = 0; i < nodes; ++i) {
+    if (!should_try(context.self, i, nodes)) continue;
+    const Reach reach = reach_node(i, context.nodes[static_cast<size_t>(i)].probe, context.token);
+    if (reach.error.empty())
+      tell_clock(context, reach);
+    else
+      problems.push_back(fmt::format("node {} ({}) cannot reach node {} ({}, {}): {}", context.self,
+                                     info_of(context, context.self).host, i, info_of(context, i).host,
+                                     info_of(context, i).address, printable(reach.error)));
+  }
+  return problems;
+}
+
+// A file that node 0 writes and the others look for tells whether they see the same log folder.
+std::filesystem::path marker(const PreflightContext& context, int node) {
+  return std::filesystem::path(info_of(context, node).log_dir) /
+         (".trireme-" + to_hex(sha256(context.nodes[0].name)).substr(0, 16));
+}
+
+void write_marker(const std::filesystem::path& path) {
+  std::error_code ignored;
+  std::filesystem::create_directories(path.parent_path(), ignored);
+  try {
+    write_file_atomically(path, "");
+  } catch (const SystemError&) {
+    // A folder that cannot be written is reported when the logs are opened.
+  }
+}
+
+std::string check_key(int node) {
+  return fmt::format("check/{}", node);
+}
+
+void report(const PreflightContext& context, const json& problems) {
+  std::error_code ignored;
+  const bool shared = context.self != 0 && std::filesystem::exists(marker(context, context.self), ignored);
+  context.store.set(check_key(context.self), json{{"problems", problems}, {"shared_logs", shared}}.dump());
+}
+
+void decide(const PreflightContext& context, Deadline deadline) {
+  json verdict{{"problems", json::array()}, {"shared_logs", false}};
+  for (int i = 0; i < static_cast<int>(context.nodes.size()); ++i) {
+    const json check = json::parse(context.store.get(check_key(i), deadline));
+    if (check.at("shared_logs").get<bool>()) verdict["shared_logs"] = true;
+    for (const auto& problem : check.at("problems")) verdict["problems"].push_back(problem);
+  }
+  context.store.set("go", verdict.dump());
+}
+
+}  // namespace
+
+Clearance check_each_other(const PreflightContext& context) {
+  const Deadline deadline = Deadline::in(kCheckTime);
+  warn_of_differences(context);
+  if (context.self == 0) {
+    write_marker(marker(context, 0));
+    context.store.set("marked", "");
+  }
+  const json problems = problems_here(context);
+  context.store.get("marked", deadline);
+  report(context, problems);
+  if (context.self == 0) {
+    decide(context, deadline);
+    std::error_code ignored;
+    std::filesystem::remove(marker(context, 0), ignored);
+  }
+  const json verdict = json::parse(context.store.get("go", deadline));
+  if (!verdict.at("problems").empty())
+    throw PeerError("{}", join(verdict.at("problems").get<std::vector<std::string>>(), "\n"));
+  return {.shared_log_dir = verdict.at("shared_logs").get<bool>()};
+}
+
+}  // namespace trireme::launch

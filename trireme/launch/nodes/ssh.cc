@@ -1,0 +1,246 @@
+#include "trireme/launch/nodes/ssh.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+#include "trireme/core/fd.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/launch/job_state.h"
+#include "trireme/launch/machine/program.h"
+#include "trireme/launch/nodes/job_token.h"
+#include "trireme/proc/console.h"
+#include "trireme/proc/process_set.h"
+#include "trireme/proc/signals.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr int kSshFailed = 255;
+
+std::vector<HostSlots> hosts_of(const Request& request) {
+  std::vector<HostSlots> hosts = request.hosts;
+  for (const std::string& ip : request.ips) hosts.push_back({.host = ip});
+  if (hosts.empty()) throw UsageError("--ssh needs to know the hosts; add --hostfile FILE, -H a:2,b:2 or --ips a,b");
+  return hosts;
+}
+
+const char* bind_name(Bind bind) {
+  return bind == Bind::core ? "core" : bind == Bind::numa ? "numa" : "none";
+}
+
+std::string tee_text(const Request& request) {
+  if (request.tee_all) return "all";
+  std::vector<std::string> ranks;
+  for (const int rank : request.tee) ranks.push_back(std::to_string(rank));
+  return ranks.empty() ? "none" : join(ranks, ",");
+}
+
+std::string seconds_text(std::chrono::milliseconds time) {
+  return fmt::format("{}ms", time.count());
+}
+
+// Every option that means the same on all hosts.
+std::vector<std::string> common_options(const Request& request) {
+  std::vector<std::string> options{"--job_id",       request.job_id,
+                                   "--log_dir",      request.log_dir,
+                                   "--tee",          tee_text(request),
+                                   "--grace",        seconds_text(request.grace),
+                                   "--join_timeout", seconds_text(request.join_timeout),
+                                   "--max_restart",  std::to_string(request.max_restart),
+                                   "--bind",         bind_name(request.bind)};
+  const auto add = [&](std::initializer_list<std::string> words) { options.insert(options.end(), words); };
+  if (request.devices) add({"--gpus", join(*request.devices, ",")});
+  if (request.start_port) add({"--start_port", std::to_string(*request.start_port)});
+  if (request.check_only) add({"--check_only"});
+  if (request.log_overwrite) add({"--log_overwrite"});
+  if (request.no_python) add({"--no_python"});
+  if (request.log_level == LogLevel::debug) add({"--log_level", "debug"});
+  for (const auto& [name, value] : request.environment) add({"--env", name + "=" + value});
+  for (const auto& [rank, command] : request.wrap) add({"--wrap", fmt::format("{}:{}", rank, command)});
+  return options;
+}
+
+bool is_this_machine(const std::string& host) {
+  return interface_with(resolve_ip(host)).has_value();
+}
+
+std::vector<std::string> ssh_command(const std::string& host, const std::string& remote) {
+  const std::string path = env::get("PATH").value_or("/usr/bin:/bin");
+  std::vector<std::string> words;
+  for (const std::string& word :
+       split(env::get_nonempty("TRIREME_SSH").value_or("ssh -o BatchMode=yes -o ConnectTimeout=10"), ' '))
+    if (!word.empty()) words.push_back(word);
+  words.push_back(host);
+  words.push_back(remote);
+  return resolve_program(words, path, true);
+}
+
+// This machine needs no ssh to itself.
+std::vector<std::string> command_for(const std::string& host, const std::string& line) {
+  if (is_this_machine(host)) return {"/bin/sh", "-c", line};
+  return ssh_command(host, line);
+}
+
+class Terminal {
+ public:
+  explicit Terminal(const Request& request)
+      : request_(request),
+        hosts_(hosts_of(request)),
+        // The remote launchers have their own grace; this one only steps in when they do not answer any more.
+        state_(static_cast<int>(hosts_.size()), {.grace = request.grace + Millis(4000), .settle = Millis(1500)}) {}
+
+  int run() {
+    start();
+    while (!state_.all_finished() && !state_.given_up(Clock::now())) turn();
+    console_.drain(Deadline::in(std::chrono::seconds(1)));
+    if (interrupted_ != 0) return 128 + interrupted_;
+    return code_;
+  }
+
+ private:
+  void start() {
+    const Token token = configured_token().value_or(Token::random());
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const std::string directory = std::filesystem::current_path().string();
+    for (size_t i = 0; i < hosts_.size(); ++i) {
+      FdPair pipe = make_pipe();
+      write_all(pipe.second.get(), to_hex(token.bytes()) + "\n");
+      set_.start({.command = command_for(hosts_[i].host, remote_command_line(request_, i, program, directory)),
+                  .environment = own_environment(),
+                  .input = pipe.first.get()});
+      inputs_.push_back(std::move(pipe.second));
+    }
+  }
+
+  static std::vector<std::string> own_environment() {
+    std::vector<std::string> result;
+    for (const auto& [name, value] : env::all()) result.push_back(name + "=" + value);
+    return result;
+  }
+
+  void turn() {
+    const Deadline next = earlier(state_.next(), Deadline::in(Millis(console_.flush() ? 1000 : 20)));
+    for (const proc::Event& event : set_.wait(next, signals_.open())) handle(event);
+    while (const auto signal = signals_.take()) interrupt(*signal);
+    if (state_.culprit(Clock::now())) stop_remotes();
+    while (const auto signal = state_.signal_due(Clock::now()))
+      if (signal == SIGKILL) set_.signal_all(SIGKILL);  // the gentle signal went through the pipes
+  }
+
+  void handle(const proc::Event& event) {
+    const auto host = static_cast<size_t>(event.process);
+    if (event.kind == proc::Event::Kind::output) {
+      const bool to_stderr = event.stream == proc::Stream::err;
+      const std::string prefix = host == 0 ? "" : hosts_[host].host + ": ";
+      console_.write(event.process * 2 + (to_stderr ? 1 : 0), to_stderr, prefix, event.bytes);
+    } else if (event.kind == proc::Event::Kind::exited) {
+      note_exit(host, event);
+    } else if (event.kind == proc::Event::Kind::finished) {
+      state_.finished(event.process);
+    }
+  }
+
+  void note_exit(size_t host, const proc::Event& event) {
+    const int code = event.status.shell_code();
+    state_.exited(event.process, {.success = code == 0, .when = event.when});
+    if (code == kSshFailed)
+      console_.say(fmt::format("trireme: error: ssh to {} failed; check that `ssh {} true` works without a password",
+                               hosts_[host].host, hosts_[host].host));
+    if (code_ == 0) code_ = code;
+  }
+
+  void interrupt(int signal) {
+    if (interrupted_ != 0) return state_.kill(Clock::now());
+    interrupted_ = signal;
+    for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
+    state_.stop(signal, Clock::now());
+  }
+
+  void stop_remotes() {
+    inputs_.clear();
+    state_.stop(SIGTERM, Clock::now());
+  }
+
+  const Request& request_;
+  std::vector<HostSlots> hosts_;
+  proc::SignalGate signals_;
+  proc::Console console_;
+  JobState state_;
+  proc::ProcessSet set_;
+  std::vector<UniqueFd> inputs_;
+  int interrupted_ = 0;
+  int code_ = 0;
+};
+
+}  // namespace
+
+std::string shell_quoted(const std::string& word) {
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string remote_command_line(const Request& request, size_t index, const std::string& program,
+                                const std::string& directory) {
+  const std::vector<HostSlots> hosts = hosts_of(request);
+  std::vector<std::string> names;
+  for (const HostSlots& host : hosts) names.push_back(host.host);
+  std::vector<std::string> words{program,          "launch", "--ssh_child",  "--ips",
+                                 join(names, ","), "--host", names.at(index)};
+  const std::string processes =
+      hosts[index].slots > 0 ? std::to_string(hosts[index].slots) : request.processes.value_or("");
+  if (!processes.empty()) words.insert(words.end(), {"--nproc_per_node", processes});
+  const auto common = common_options(request);
+  words.insert(words.end(), common.begin(), common.end());
+  words.push_back("--");
+  words.insert(words.end(), request.command.begin(), request.command.end());
+  std::string line = "cd " + shell_quoted(directory) + " && exec";
+  for (const std::string& word : words) line += " " + shell_quoted(word);
+  return line;
+}
+
+int run_over_ssh(const Request& request) {
+  return Terminal(request).run();
+}
+
+TerminalWatch::TerminalWatch(int end_of_input) {
+  if (end_of_input < 0) return;
+  stop_ = make_pipe();
+  const proc::SignalsBlocked in_the_thread;
+  thread_ = std::thread([end_of_input, stop = stop_.first.get()] {
+    pollfd entries[2] = {{end_of_input, POLLIN, 0}, {stop, POLLIN, 0}};
+    while (::poll(entries, 2, -1) < 0) {
+    }
+    if (entries[1].revents) return;
+    char byte = 0;
+    [[maybe_unused]] const ssize_t size = ::read(end_of_input, &byte, 1);
+    ::kill(::getpid(), byte == 'I' ? SIGINT : SIGTERM);
+  });
+}
+
+TerminalWatch::~TerminalWatch() {
+  if (!thread_.joinable()) return;
+  stop_.second.reset();
+  thread_.join();
+}
+
+SshChild SshChild::from_standard_input() {
+  const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+  std::string line;
+  for (char byte = 0; byte != '\n';) {
+    if (!wait_readable(0, deadline)) throw PeerError("--ssh_child: no token on standard input within 10 s");
+    if (::read(0, &byte, 1) != 1)
+      throw PeerError("--ssh_child: standard input ended before the token; this option is for --ssh's own use");
+    if (byte != '\n') line += byte;
+    if (line.size() > 2 * Token::kSize) throw PeerError("--ssh_child: the first line of standard input is not a token");
+  }
+  return {.token = Token::from_bytes(from_hex(line)), .end_of_input = 0};
+}
+
+}  // namespace trireme::launch

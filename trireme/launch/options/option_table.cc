@@ -1,0 +1,319 @@
+#include "trireme/launch/options/option_table.h"
+
+#include <algorithm>
+
+#include "trireme/core/error.h"
+#include "trireme/launch/options/hostfile.h"
+
+namespace trireme::launch {
+namespace {
+
+using Apply = std::function<void(Draft&, const Given&)>;
+
+// An apply function that stores one field of the request.
+template <typename Field, typename Read>
+Apply store(Field Request::*field, Read read) {
+  return [=](Draft& draft, const Given& given) { draft.request.*field = read(given); };
+}
+
+Apply store_flag(bool Request::*field) {
+  return store(field, bool_value);
+}
+
+auto int_from(int64_t low, int64_t high) {
+  return [=](const Given& given) { return int_value(given, low, high); };
+}
+
+void set_master(Draft& draft, const Given& given) {
+  constexpr std::string_view kEtcd = "etcd://";
+  constexpr uint16_t kEtcdPort = 2379;
+  const std::string_view text = given.text;
+  draft.request.master.reset();
+  draft.request.etcd.reset();
+  if (text.starts_with(kEtcd))
+    draft.request.etcd = parse_endpoint(text.substr(kEtcd.size()), given.source, kEtcdPort);
+  else if (text.find("://") != std::string_view::npos)
+    throw UsageError("{}: must be host:port or etcd://host:port", given.shown());
+  else
+    draft.request.master = parse_endpoint(text, given.source);
+}
+
+void set_hosts(Draft& draft, std::vector<HostSlots> hosts, const Given& given) {
+  for (const HostSlots& host : hosts)
+    if (hosts.size() > 1 && is_loopback(host.host))
+      throw UsageError("{}: {} means another machine on each machine; write the address by which the others reach it",
+                       given.shown(), host.host);
+  draft.request.hosts = std::move(hosts);
+}
+
+void read_hosts(Draft& draft, const Given& given) {
+  set_hosts(draft, read_hostfile(text_value(given)), given);
+}
+
+void parse_hosts(Draft& draft, const Given& given) {
+  set_hosts(draft, parse_host_slots(given.text, given.shown()), given);
+}
+
+void set_log_level_of_request(Draft& draft, const Given& given) {
+  try {
+    draft.request.log_level = parse_log_level(given.text);
+  } catch (const UsageError&) {
+    throw UsageError("{}: must be debug, info, warning, error or off", given.shown());
+  }
+}
+
+void add_variable(Draft& draft, const Given& given) {
+  draft.request.environment.push_back(variable_value(given));
+}
+
+void add_wrap(Draft& draft, const Given& given) {
+  const auto [rank, command] = wrap_value(given);
+  if (!draft.request.wrap.emplace(rank, command).second)
+    throw UsageError("{}: rank {} is wrapped already; put both commands into one", given.shown(), rank);
+}
+
+void check_run_mode(Draft&, const Given& given) {
+  if (given.text == "collective") return;
+  if (given.text == "ps" || given.text == "ps-heter" || given.text == "rpc")
+    throw UsageError("{}: not supported, because Trireme trains with collectives only; use --run_mode collective",
+                     given.shown());
+  throw UsageError("{}: must be collective", given.shown());
+}
+
+void set_rdzv_backend(Draft& draft, const Given& given) {
+  for (const char* known : {"c10d", "static", "etcd", "etcd-v2"})
+    if (given.text == known) draft.rdzv_backend = known;
+  if (draft.rdzv_backend != given.text)  // nothing above matched
+    throw UsageError("{}: must be c10d or static (nodes meet at --rdzv_endpoint), or etcd", given.shown());
+}
+
+// One line of the table.
+struct Row : Option {
+  Row(std::vector<std::string> names_, std::string value_, std::string help_, Apply apply_) {
+    names = std::move(names_);
+    value = std::move(value_);
+    help = std::move(help_);
+    apply = std::move(apply_);
+    if (value.empty()) takes = Takes::nothing;
+  }
+  Row from(std::vector<std::string> names_of_variables) && {
+    variables = std::move(names_of_variables);
+    return std::move(*this);
+  }
+  Row taking(Takes what) && {
+    takes = what;
+    return std::move(*this);
+  }
+  Row as(Role what) && {
+    role = what;
+    return std::move(*this);
+  }
+  Row but(Support what) && {
+    support = what;
+    return std::move(*this);
+  }
+};
+
+std::vector<Option> section(Topic topic, std::initializer_list<Row> rows) {
+  std::vector<Option> options(rows.begin(), rows.end());
+  for (Option& option : options) option.topic = topic;
+  return options;
+}
+
+std::vector<Option> process_options() {
+  return section(
+      Topic::processes,
+      {Row({"--nproc_per_node", "-n"}, "N|gpu|cpu", "processes on each node (default: one per visible GPU, else 1)",
+           store(&Request::processes, processes_value))
+           .from({"PADDLE_NPROC_PER_NODE"}),
+       Row({"--gpus", "--devices"}, "LIST",
+           "GPUs to use, like 0,1: absolute ids or UUIDs that are visible here (default: all visible)",
+           store(&Request::devices, devices_value))
+           .from({"PADDLE_DEVICES"}),
+       Row({"--bind"}, "none|core|numa",
+           "tie each process to its share of the cores, or to a NUMA node (default: none)",
+           store(&Request::bind, bind_value)),
+       Row({"--env"}, "NAME=VALUE", "set a variable in every worker; may be repeated", add_variable)});
+}
+
+std::vector<Option> node_options() {
+  return section(
+      Topic::nodes,
+      {Row({"--nnodes"}, "N", "number of machines (default: 1, or the number of hosts given)",
+           store(&Request::nodes, nodes_value))
+           .from({"PADDLE_NNODES"})
+           .as(Role::cluster_shape),
+       Row({"--ips"}, "LIST", "every machine, like 10.0.0.1,10.0.0.2, the same on each; trainer 0 is on the first",
+           store(&Request::ips, ips_value))
+           .from({"PADDLE_IPS"})
+           .as(Role::meeting_place),
+       Row({"--master"}, "HOST:PORT", "where --nnodes machines meet: a port of one of them, or etcd://HOST:PORT",
+           set_master)
+           .from({"PADDLE_MASTER"})
+           .as(Role::meeting_place),
+       Row({"--rank", "--node_rank"}, "N", "number of this machine, from 0 (default: found by itself)",
+           store(&Request::node_rank, int_from(-1, 65535)))
+           .from({"PADDLE_RANK"})
+           .as(Role::cluster_shape),
+       Row({"--host", "--local_addr"}, "ADDRESS",
+           "address by which the other machines reach this one (default: found by itself)",
+           store(&Request::host, [](const Given& given) { return parse_host(given.text, given.shown()); }))
+           .from({"POD_IP"}),
+       Row({"--hostfile"}, "FILE", "machines as lines `host slots=N`; they may have unequal slots", read_hosts)
+           .as(Role::meeting_place),
+       Row({"--hosts", "-H"}, "A:N,B:N", "the same on the command line, as Horovod writes it", parse_hosts)
+           .as(Role::meeting_place),
+       Row({"--ssh"}, "", "start all machines of --ips, --hostfile or -H from this terminal",
+           store_flag(&Request::ssh)),
+       Row({"--start_port"}, "PORT",
+           "first port of the workers, one each; machines meet on the one before it (default: free ports, 6069)",
+           store(&Request::start_port, [](const Given& given) { return port_value(given, 2); }))
+           .from({"PADDLE_START_PORT", "FLAGS_START_PORT"}),
+       Row({"--job_id", "--rdzv_id"}, "NAME", "keeps jobs on the same machines apart (default: default)",
+           store(&Request::job_id, job_id_value))
+           .from({"PADDLE_JOB_ID"}),
+       Row({"--join_timeout"}, "TIME", "how long to wait for the other machines (default: 600s)",
+           store(&Request::join_timeout, duration_value))});
+}
+
+std::vector<Option> log_options() {
+  return section(
+      Topic::logs,
+      {Row({"--log_dir"}, "FOLDER", "where workerlog.<local rank> and result.json go (default: log)",
+           store(&Request::log_dir, text_value))
+           .from({"PADDLE_LOG_DIR"}),
+       Row({"--tee", "--local_ranks_filter"}, "all|none|LIST",
+           "local ranks whose output the console shows too (default: 0)",
+           [](Draft& draft, const Given& given) { set_tee(given, draft.request); }),
+       Row({"--log_overwrite"}, "", "start the workers' logs anew instead of appending",
+           store_flag(&Request::log_overwrite))
+           .from({"PADDLE_LOG_OVERWRITE"})
+           .taking(Takes::boolean),
+       Row({"--log_level"}, "LEVEL", "the launcher's own messages: debug, info, warning, error or off (default: info)",
+           set_log_level_of_request)
+           .from({"PADDLE_LOG_LEVEL"})});
+}
+
+std::vector<Option> failure_options() {
+  return section(Topic::failure,
+                 {Row({"--max_restart", "--max_restarts"}, "N",
+                      "restart the job up to N times from its last checkpoint (default: 0)",
+                      store(&Request::max_restart, int_from(0, 1'000'000)))
+                      .from({"PADDLE_MAX_RESTART"}),
+                  Row({"--grace"}, "TIME", "between SIGTERM and SIGKILL, to save a checkpoint (default: 10s)",
+                      store(&Request::grace, duration_value)),
+                  Row({"--elastic_level"}, "LEVEL", "elastic membership; only -1, off, is in this release",
+                      store(&Request::elastic_level, int_from(-1, 2)))
+                      .from({"PADDLE_ELASTIC_LEVEL"}),
+                  Row({"--elastic_timeout"}, "TIME", "how long a changed membership must stay quiet (default: 30s)",
+                      store(&Request::elastic_timeout, duration_value))
+                      .from({"PADDLE_ELASTIC_TIMEOUT"})});
+}
+
+std::vector<Option> debug_options() {
+  return section(
+      Topic::debug,
+      {Row({"--dry_run"}, "", "print the plan (rank, node, device, endpoint, environment) and start nothing",
+           store_flag(&Request::dry_run)),
+       Row({"--check_only"}, "",
+           "meet the other machines, measure the way between them, start nothing (see: trireme doctor)",
+           store_flag(&Request::check_only)),
+       Row({"--ssh_child"}, "", "what --ssh itself uses on the other machines: the job's token comes on standard input",
+           store_flag(&Request::ssh_child)),
+       Row({"--wrap"}, "RANK:CMD", "run one rank under a tool, like '0:gdb --args'; may be repeated", add_wrap),
+       Row({"--help", "-h"}, "[TOPIC]", "the overview, or one topic", [](Draft& draft, const Given& given) {
+         draft.request.help_topic = given.text;
+       }).taking(Takes::optional_word)});
+}
+
+std::vector<Option> peer_options() {
+  return section(
+      Topic::compat,
+      {Row({"--num_proc", "-np"}, "N", "Horovod: processes of the whole job, filled into -H in order",
+           [](Draft& draft, const Given& given) { draft.total = int_value(given, 1, 1'000'000'000); }),
+       Row({"--rdzv_endpoint"}, "HOST:PORT", "torchrun: as --master",
+           [](Draft& draft, const Given& given) { draft.rdzv_endpoint = given.text; })
+           .as(Role::meeting_place),
+       Row({"--rdzv_backend"}, "NAME", "torchrun: c10d and static are one here; etcd as --master etcd://",
+           set_rdzv_backend),
+       Row({"--master_addr"}, "HOST", "torchrun: host of --master (default: 127.0.0.1)",
+           [](Draft& draft, const Given& given) { draft.master_addr = parse_host(given.text, given.shown()); })
+           .as(Role::meeting_place),
+       Row({"--master_port"}, "PORT", "torchrun: port of --master (default: 29500)",
+           [](Draft& draft, const Given& given) { draft.master_port = port_value(given); }),
+       Row({"--standalone"}, "", "torchrun: this machine alone, whatever the variables say",
+           [](Draft& draft, const Given& given) { draft.standalone = bool_value(given); }),
+       Row({"--no_python"}, "", "torchrun: execute a *.py file itself instead of giving it to python3",
+           store_flag(&Request::no_python)),
+       Row({"--run_mode"}, "collective", "Paddle: the only mode here", check_run_mode).from({"PADDLE_RUN_MODE"})});
+}
+
+Row ignored(std::vector<std::string> names, const std::string& why) {
+  const auto note = [why](Draft& draft, const Given& given) {
+    draft.notices.emplace_back(LogLevel::info, fmt::format("[launch] {} is ignored: {}", given.source, why));
+  };
+  return Row(std::move(names), "VALUE", why, note).but(Support::ignored);
+}
+
+Row refused(std::vector<std::string> names, const std::string& why) {
+  const auto refuse = [why](Draft&, const Given& given) {
+    throw UsageError("{} is not supported, because {}", given.source, why);
+  };
+  return Row(std::move(names), "", why, refuse).but(Support::refused);
+}
+
+std::vector<Option> ignored_options() {
+  return section(Topic::compat,
+                 {ignored({"--start_method"}, "workers are always fresh programs"),
+                  ignored({"--monitor_interval"}, "workers are watched without polling"),
+                  ignored({"--redirects", "-r"}, "every rank has its log file in --log_dir; --tee chooses the console"),
+                  ignored({"--rdzv_conf"}, "use --join_timeout for the time that nodes wait for each other"),
+                  ignored({"--enable_gpu_log"}, "the launcher does not sample nvidia-smi").taking(Takes::boolean),
+                  ignored({"--sort_ip"}, "nodes are ordered by --ips or --rank").taking(Takes::boolean)});
+}
+
+std::vector<Option> refused_options() {
+  return section(
+      Topic::compat,
+      {refused({"--servers", "--trainers", "--trainer_num", "--server_num", "--gloo_port", "--with_gloo"},
+               "Trireme trains with collectives and has no parameter servers; use -n and --nnodes instead"),
+       refused({"--auto_parallel_config", "--auto_cluster_config", "--auto_tuner_json"},
+               "Trireme does data parallel training and plans nothing else; leave it out"),
+       refused({"--legacy"}, "there is one launcher; leave it out"),
+       refused({"--xpus", "--npus"}, "Trireme knows NVIDIA GPUs and CPUs; use --gpus, or -n for the CPU"),
+       refused({"--role"}, "all workers have the same role; leave it out"),
+       refused({"--module", "-m"}, "PROGRAM is an executable; write: trireme launch [options] python3 -m MODULE"),
+       refused({"--run_path"}, "PROGRAM is an executable; write: trireme launch [options] python3 SCRIPT"),
+       refused({"--dashboard"}, "the status page is not in this release; --tee all shows every rank's output")});
+}
+
+std::vector<Option> make_table() {
+  std::vector<Option> table;
+  for (auto part : {process_options, node_options, log_options, failure_options, debug_options, peer_options,
+                    ignored_options, refused_options})
+    for (const Option& option : part()) table.push_back(option);
+  return table;
+}
+
+std::string with_underscores(std::string_view name) {
+  const size_t dashes = std::min(name.find_first_not_of('-'), name.size());
+  std::string spelled(name);
+  std::replace(spelled.begin() + static_cast<std::ptrdiff_t>(dashes), spelled.end(), '-', '_');
+  return spelled;
+}
+
+}  // namespace
+
+const std::vector<Option>& option_table() {
+  static const std::vector<Option> table = make_table();
+  return table;
+}
+
+const Option* find_option(std::string_view name) {
+  const std::string spelled = with_underscores(name);
+  for (const Option& option : option_table())
+    if (std::find(option.names.begin(), option.names.end(), spelled) != option.names.end()) return &option;
+  return nullptr;
+}
+
+}  // namespace trireme::launch

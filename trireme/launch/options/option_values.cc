@@ -1,0 +1,216 @@
+#include "trireme/launch/options/option_values.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+#include "trireme/launch/options/hostfile.h"
+
+namespace trireme::launch {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestTime = std::chrono::days(30);
+constexpr size_t kLongestJobId = 128;
+
+struct Unit {
+  std::string_view name;
+  double milliseconds;
+};
+constexpr Unit kUnits[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}, {"h", 3'600'000}};
+
+// The text as milliseconds; negative when it is no time.
+double parse_milliseconds(std::string_view text) {
+  if (text.empty() || text[0] < '0' || text[0] > '9') return -1;
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  for (const Unit& known : kUnits)
+    if (error == std::errc() && unit == known.name) return number * known.milliseconds;
+  return -1;
+}
+
+bool is_uuid(std::string_view id) {
+  return (id.starts_with("GPU-") || id.starts_with("MIG-")) && id.size() > 4;
+}
+
+std::string device_value(const std::string& part, const Given& given) {
+  const std::string_view id = trim(part);
+  if (id.empty())
+    throw UsageError("{}: a device is missing between the commas; write it like --gpus 0,1", given.shown());
+  if (is_uuid(id)) return std::string(id);
+  const auto number = parse_int(id, 0, 1'000'000);
+  if (!number)
+    throw UsageError("{}: \"{}\" is not a number or a UUID (GPU-... or MIG-...); write it like --gpus 0,1",
+                     given.shown(), printable(id));
+  return std::to_string(*number);
+}
+
+bool is_variable_name(std::string_view name) {
+  const auto allowed = [](unsigned char c) { return std::isalnum(c) || c == '_'; };
+  return !name.empty() && !std::isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), allowed);
+}
+
+int local_rank_value(const std::string& part, const Given& given) {
+  const auto rank = parse_int(trim(part), 0, kMaxProcesses - 1);
+  if (!rank)
+    throw UsageError("{}: \"{}\" is not a local rank; write all, none or ranks like 0,1", given.shown(),
+                     printable(part));
+  return static_cast<int>(*rank);
+}
+
+}  // namespace
+
+std::string Given::shown() const {
+  const std::string value = text.empty() ? "\"\"" : printable(text);
+  return source.starts_with('-') ? source + " " + value : source + "=" + value;
+}
+
+int int_value(const Given& given, int64_t low, int64_t high, std::string_view advice) {
+  const auto number = parse_int(given.text, low, high);
+  if (!number)
+    throw UsageError("{}: must be a whole number from {} to {}{}{}", given.shown(), low, high,
+                     advice.empty() ? "" : "; ", advice);
+  return static_cast<int>(*number);
+}
+
+bool is_bool_word(std::string_view text) {
+  const std::string word = to_lower(text);
+  for (const char* known : {"true", "false", "yes", "no", "on", "off", "1", "0"})
+    if (word == known) return true;
+  return false;
+}
+
+bool bool_value(const Given& given) {
+  const std::string word = to_lower(given.text);
+  if (!is_bool_word(word)) throw UsageError("{}: must be true or false", given.shown());
+  return word == "true" || word == "yes" || word == "on" || word == "1";
+}
+
+milliseconds duration_value(const Given& given) {
+  const double value = parse_milliseconds(given.text);
+  if (value < 0 || value > static_cast<double>(kLongestTime.count()))
+    throw UsageError("{}: must be a time from 0 to 30 days, like 10, 10s, 500ms, 2m or 1h (a plain number is seconds)",
+                     given.shown());
+  return milliseconds(static_cast<int64_t>(value));
+}
+
+std::string text_value(const Given& given) {
+  if (trim(given.text).empty()) throw UsageError("{}: the value is empty", given.shown());
+  return given.text;
+}
+
+std::string job_id_value(const Given& given) {
+  const auto bad = [](unsigned char c) { return c <= ' ' || c == '/' || c == 0x7F; };
+  const std::string id = text_value(given);
+  if (id.size() > kLongestJobId || id.front() == '.' || std::any_of(id.begin(), id.end(), bad))
+    throw UsageError("{}: a job id names files and keys: at most {} characters, no space, no slash, no dot in front",
+                     given.shown(), kLongestJobId);
+  return id;
+}
+
+std::string processes_value(const Given& given) {
+  for (const char* word : {"gpu", "cpu", "auto"})
+    if (given.text == word) return word;
+  const auto number = parse_int(given.text, 1, kMaxProcesses);
+  if (!number)
+    throw UsageError(
+        "{}: must be a whole number from 1 to {} (a machine has no more ports, and every process needs "
+        "one), or gpu or cpu",
+        given.shown(), kMaxProcesses);
+  return std::to_string(*number);
+}
+
+NodeRange nodes_value(const Given& given) {
+  constexpr int kMaxNodes = 65536;
+  const size_t colon = given.text.find(':');
+  const std::string_view text = given.text;
+  const auto min = parse_int(text.substr(0, colon), 1, kMaxNodes);
+  const auto max = colon == std::string::npos ? min : parse_int(text.substr(colon + 1), 1, kMaxNodes);
+  if (!min || !max) throw UsageError("{}: must be a whole number from 1 to {}, or MIN:MAX", given.shown(), kMaxNodes);
+  if (*min > *max) throw UsageError("{}: the smallest number comes first; write {}:{}", given.shown(), *max, *min);
+  return {static_cast<int>(*min), static_cast<int>(*max)};
+}
+
+std::vector<std::string> devices_value(const Given& given) {
+  std::vector<std::string> devices;
+  for (const std::string& part : split(given.text, ',')) {
+    devices.push_back(device_value(part, given));
+    if (std::count(devices.begin(), devices.end(), devices.back()) > 1)
+      throw UsageError("{}: {} is in the list twice; for several processes on one GPU use -n", given.shown(),
+                       devices.back());
+  }
+  if (devices.empty())
+    throw UsageError(
+        "{}: the list is empty; leave the option out for all visible GPUs, or set CUDA_VISIBLE_DEVICES=-1 "
+        "for none",
+        given.shown());
+  return devices;
+}
+
+std::vector<std::string> ips_value(const Given& given) {
+  std::vector<std::string> ips;
+  std::set<std::string> seen;
+  for (const std::string& part : split(given.text, ',')) {
+    if (trim(part).empty())
+      throw UsageError("{}: a host is missing between the commas; write --ips a,b without spaces", given.shown());
+    ips.push_back(parse_host(part, given.shown()));
+    if (!seen.insert(canonical_host(ips.back())).second)
+      throw UsageError("{}: {} is in the list twice; every machine is named once", given.shown(), ips.back());
+  }
+  if (ips.empty())
+    throw UsageError("{}: the list is empty; name every machine, the first one first, like --ips 10.0.0.1,10.0.0.2",
+                     given.shown());
+  for (const std::string& ip : ips)
+    if (ips.size() > 1 && is_loopback(ip))
+      throw UsageError("{}: {} means another machine on each machine; write the address by which the others reach it",
+                       given.shown(), ip);
+  return ips;
+}
+
+uint16_t port_value(const Given& given, uint16_t low) {
+  return static_cast<uint16_t>(int_value(given, low, 65535));
+}
+
+Bind bind_value(const Given& given) {
+  if (given.text == "none") return Bind::none;
+  if (given.text == "core") return Bind::core;
+  if (given.text == "numa") return Bind::numa;
+  throw UsageError("{}: must be none, core or numa", given.shown());
+}
+
+void set_tee(const Given& given, Request& request) {
+  request.tee_all = given.text == "all";
+  request.tee.clear();
+  if (request.tee_all || given.text == "none") return;
+  std::set<int> ranks;
+  for (const std::string& part : split(given.text, ',')) ranks.insert(local_rank_value(part, given));
+  if (ranks.empty()) throw UsageError("{}: write all, none or local ranks like 0,1", given.shown());
+  request.tee.assign(ranks.begin(), ranks.end());
+}
+
+std::pair<std::string, std::string> variable_value(const Given& given) {
+  const size_t equals = given.text.find('=');
+  if (equals == std::string::npos) throw UsageError("{}: has no \"=\"; write it like --env NAME=VALUE", given.shown());
+  const std::string name = given.text.substr(0, equals);
+  if (!is_variable_name(name))
+    throw UsageError("{}: \"{}\" cannot name a variable; write it like --env NAME=VALUE", given.shown(),
+                     printable(name));
+  return {name, given.text.substr(equals + 1)};
+}
+
+std::pair<int, std::string> wrap_value(const Given& given) {
+  const size_t colon = given.text.find(':');
+  const auto rank = parse_int(std::string_view(given.text).substr(0, colon), 0, INT32_MAX);
+  if (colon == std::string::npos || !rank)
+    throw UsageError("{}: must be RANK:CMD, like --wrap '0:gdb --args'", given.shown());
+  const std::string command(trim(std::string_view(given.text).substr(colon + 1)));
+  if (command.empty()) throw UsageError("{}: the command behind the colon is missing", given.shown());
+  return {static_cast<int>(*rank), command};
+}
+
+}  // namespace trireme::launch

@@ -1,0 +1,160 @@
+#include "trireme/launch/report/failure_report.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <map>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr size_t kMostLines = 30;
+constexpr size_t kLongestLine = 400;
+
+class Painter {
+ public:
+  explicit Painter(bool on) : on_(on) {}
+  std::string bad(const std::string& text) const { return paint("1;31", text); }
+  std::string strong(const std::string& text) const { return paint("1", text); }
+
+ private:
+  std::string paint(const char* code, const std::string& text) const {
+    return on_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : text;
+  }
+  bool on_;
+};
+
+const WorkerEnding* find_culprit(const JobResult& result) {
+  if (!result.culprit) return nullptr;
+  const auto is_it = [&](const WorkerEnding& worker) { return worker.rank == *result.culprit; };
+  const auto found = std::find_if(result.workers.begin(), result.workers.end(), is_it);
+  return found == result.workers.end() ? nullptr : &*found;
+}
+
+std::string cut(const std::string& line) {
+  if (line.size() <= kLongestLine) return printable(line);
+  size_t end = kLongestLine;
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not inside a character
+  return printable(line.substr(0, end)) + " …";
+}
+
+std::string last_lines_text(const WorkerEnding& worker, const Painter& paint) {
+  const size_t count = std::min(worker.last_lines.size(), kMostLines);
+  if (count == 0) return "  It wrote nothing.\n";
+  std::string text = "  " + paint.strong(count == 1 ? "Last line:" : fmt::format("Last {} lines:", count)) + "\n";
+  for (auto line = worker.last_lines.end() - static_cast<long>(count); line != worker.last_lines.end(); ++line)
+    text += fmt::format("  | {}\n", cut(*line));
+  return text;
+}
+
+std::string evidence_text(const Diagnosis& diagnosis) {
+  std::string text;
+  for (const std::string& line : diagnosis.evidence) text += fmt::format("  > {}\n", cut(line));
+  return text;
+}
+
+std::string culprit_text(const WorkerEnding& worker, const Painter& paint) {
+  const Diagnosis diagnosis = diagnose(worker.ending, worker.last_lines);
+  std::string text = paint.bad(
+      fmt::format("Rank {} on {} failed first: {}", worker.rank, printable(worker.host), printable(diagnosis.words)));
+  text += fmt::format("\n  pid {}, local rank {}, after {:.1f} s\n", worker.pid, worker.local_rank, worker.seconds);
+  text += evidence_text(diagnosis);
+  text += last_lines_text(worker, paint);
+  if (!worker.log.empty()) text += fmt::format("  {} {}\n", paint.strong("Log:"), printable(worker.log));
+  if (!diagnosis.advice.empty()) text += fmt::format("  {} {}\n", paint.strong("Next step:"), diagnosis.advice);
+  return text;
+}
+
+std::string ending_of_job(const JobResult& result) {
+  const std::string reason = result.reason.empty() ? "" : ": " + printable(result.reason);
+  return (result.outcome == Outcome::interrupted ? "was interrupted" : "failed") + reason;
+}
+
+std::string head(const JobResult& result, const Painter& paint) {
+  const WorkerEnding* culprit = find_culprit(result);
+  if (culprit) return culprit_text(*culprit, paint);
+  return paint.bad(fmt::format("Job {} {}", printable(result.job_id), ending_of_job(result))) + "\n";
+}
+
+// --- the other workers, those with the same fate in one line
+
+std::string ranks_words(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks));
+}
+
+using Workers = std::vector<const WorkerEnding*>;
+
+std::vector<int> ranks_of(const Workers& workers) {
+  std::vector<int> ranks;
+  for (const WorkerEnding* worker : workers) ranks.push_back(worker->rank);
+  return ranks;
+}
+
+std::string stopped_text(const Workers& workers, const JobResult& result) {
+  if (workers.empty()) return "";
+  const auto was_killed = [](const WorkerEnding* worker) { return worker->ending.signal == SIGKILL; };
+  const auto killed = std::count_if(workers.begin(), workers.end(), was_killed);
+  const std::string because = result.culprit ? fmt::format(" because of rank {}", *result.culprit) : "";
+  const std::string how = killed ? fmt::format("SIGTERM; {} needed SIGKILL", killed) : "SIGTERM";
+  return fmt::format("  {}: stopped{} ({})\n", ranks_words(ranks_of(workers)), because, how);
+}
+
+std::string unkillable_text(const Workers& workers) {
+  std::string text;
+  for (const WorkerEnding* worker : workers)
+    text +=
+        fmt::format("  rank {}: survived SIGKILL and was left behind: pid {} on {} (state D? see `ps -o stat,wchan`)\n",
+                    worker->rank, worker->pid, printable(worker->host));
+  return text;
+}
+
+std::string own_endings_text(const Workers& workers) {
+  std::map<std::string, Workers> by_words;
+  for (const WorkerEnding* worker : workers)
+    by_words[worker->ending.success() ? "finished" : diagnose(worker->ending, worker->last_lines).words].push_back(
+        worker);
+  std::string text;
+  for (const auto& [words, group] : by_words)
+    text += fmt::format("  {}: {}\n", ranks_words(ranks_of(group)), printable(words));
+  return text;
+}
+
+std::string others_text(const JobResult& result) {
+  const WorkerEnding* culprit = find_culprit(result);
+  Workers stopped, unkillable, own;
+  for (const WorkerEnding& worker : result.workers) {
+    if (&worker == culprit) continue;
+    (worker.unkillable ? unkillable : worker.stopped ? stopped : own).push_back(&worker);
+  }
+  const std::string text = stopped_text(stopped, result) + own_endings_text(own) + unkillable_text(unkillable);
+  return text.empty() ? "" : "The others:\n" + text;
+}
+
+}  // namespace
+
+std::string failure_screen(const JobResult& result, bool colour) {
+  const Painter paint(colour);
+  const std::string rule = std::string(80, '-') + "\n";
+  return rule + head(result, paint) + others_text(result) + fmt::format("Exit code {}\n", result.exit_code) + rule;
+}
+
+std::string rank_list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::string> parts;
+  for (size_t first = 0; first < ranks.size();) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last == first)
+      parts.push_back(std::to_string(ranks[first]));
+    else
+      parts.push_back(fmt::format("{}{}{}", ranks[first], last == first + 1 ? ", " : "-", ranks[last]));
+    first = last + 1;
+  }
+  return join(parts, ", ");
+}
+
+}  // namespace trireme::launch

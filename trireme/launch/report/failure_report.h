@@ -1,0 +1,63 @@
+// How a job ended: one screen for people, result.json for machines. Pure.
+//
+//   JobResult result{.outcome = Outcome::failure, .exit_code = 7, .culprit = 1, .workers = endings, …};
+//   print(failure_screen(result, terminal));
+//   write_file_atomically(log_dir / "result.json", result_json(result));
+//
+// The *culprit* is the worker that failed first. The others were *stopped* because of it.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/launch/report/diagnosis.h"
+
+namespace trireme::launch {
+
+struct WorkerEnding {
+  int rank = 0;
+  int local_rank = 0;
+  std::string host;
+  int pid = 0;
+  Ending ending;
+  std::string log;                      // path of its log file
+  std::vector<std::string> last_lines;  // at most 30 are shown
+  bool stopped = false;                 // the launcher ended it because of the culprit, or of an interruption
+  bool unkillable = false;              // it survived SIGKILL and was left behind; `ending` means nothing then
+  double seconds = 0;                   // how long it ran
+  bool operator==(const WorkerEnding&) const = default;
+};
+
+enum class Outcome { success, failure, interrupted };
+
+struct JobResult {
+  using Time = std::chrono::system_clock::time_point;
+  std::string job_id;
+  Outcome outcome = Outcome::success;
+  int exit_code = 0;
+  std::optional<int> culprit;  // its rank
+  std::string reason;          // what ended the job when no worker did: "node 1 (hostb) does not answer"
+  std::vector<WorkerEnding> workers;
+  Time started;
+  Time ended;
+  int restarts = 0;
+};
+
+/// Which rank failed first, where, how in words, its last lines, its log, what to do next; then the others in few
+/// lines, and the exit code. `colour` only for a terminal. Ends with a newline.
+std::string failure_screen(const JobResult& result, bool colour);
+
+/// The same for machines. Always valid JSON in UTF-8, whatever bytes the workers wrote.
+std::string result_json(const JobResult& result);
+
+/// "0, 2-7" of {0, 2, 3, 4, 5, 6, 7}.
+std::string rank_list(std::vector<int> ranks);
+
+/// For the way between nodes.
+std::string to_json(const WorkerEnding& worker);
+/// Throws PeerError when the text is not an ending.
+WorkerEnding worker_ending_from_json(const std::string& text);
+
+}  // namespace trireme::launch
