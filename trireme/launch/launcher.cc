@@ -70,7 +70,13 @@ int report_nodes(Meeting& meeting, proc::Console& console) {
     console.write(proc::Console::kLauncher, false, "", pairs_table(meeting.nodes(), pairs));
   else
     log_info("checked; node 0 ({}) shows the table", meeting.nodes()[0].host);
-  meeting.link().begin(0);  // nobody leaves before all have read
+  // Nobody leaves before all have read.
+  meeting.link().begin(0);
+  meeting.link().report_success();
+  const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+  while (!meeting.link().outcome() && !deadline.passed())
+    for (const int fd : meeting.link().wake_fds()) wait_readable(fd, earlier(deadline, Deadline::in(Millis(100))));
+  meeting.farewell();
   console.drain(Deadline::in(std::chrono::seconds(1)));
   return 0;
 }

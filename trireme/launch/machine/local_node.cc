@@ -36,7 +36,7 @@ void allow_descriptors(int workers) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
   if (limit.rlim_max < wanted)
     throw UsageError(
-        "{} processes need about {} open files here, but the limit is {}; start fewer, or raise it (ulimit -Hn)",
+        "{} processes need about {} open files here, but the limit is {}; start fewer, or raise it (ulimit -n)",
         workers, wanted, limit.rlim_max);
   limit.rlim_cur = wanted;
   ::setrlimit(RLIMIT_NOFILE, &limit);

@@ -14,6 +14,7 @@
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/program.h"
 #include "trireme/launch/nodes/job_token.h"
+#include "trireme/launch/report/diagnosis.h"
 #include "trireme/proc/console.h"
 #include "trireme/proc/process_set.h"
 #include "trireme/proc/signals.h"
@@ -136,6 +137,7 @@ class Terminal {
   void handle(const proc::Event& event) {
     const auto host = static_cast<size_t>(event.process);
     if (event.kind == proc::Event::Kind::output) {
+      answered_[host] = true;
       const bool to_stderr = event.stream == proc::Stream::err;
       const std::string prefix = host == 0 ? "" : hosts_[host].host + ": ";
       console_.write(event.process * 2 + (to_stderr ? 1 : 0), to_stderr, prefix, event.bytes);
@@ -158,7 +160,11 @@ class Terminal {
   void interrupt(int signal) {
     if (interrupted_ != 0) return state_.kill(Clock::now());
     interrupted_ = signal;
+    console_.say(
+        fmt::format("{}: passed on to all {} hosts; once more kills them", signal_name(signal), hosts_.size()));
     for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
+    for (size_t i = 0; i < hosts_.size(); ++i)
+      if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: nobody reads the pipe
     state_.stop(signal, Clock::now());
   }
 
@@ -174,6 +180,7 @@ class Terminal {
   JobState state_;
   proc::ProcessSet set_;
   std::vector<UniqueFd> inputs_;
+  std::vector<bool> answered_ = std::vector<bool>(hosts_.size());  // something was heard from the host
   int interrupted_ = 0;
   int code_ = 0;
 };
