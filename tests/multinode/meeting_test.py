@@ -197,6 +197,7 @@ class ComeAndGo(MachineCase):
         first = self.start_beta(env)
         first.signal(signal.SIGINT)
         first.wait()
+        alpha.wait_output(r"node 1\b.*left")
         beta = self.start_on(self.beta, "--ips", self.ips, "true", env=env)
         gamma = self.start_on(self.gamma, "--ips", self.ips, "true", env=env)
         for job in (beta, gamma, alpha):

@@ -11,8 +11,14 @@ using nlohmann::json;
 
 namespace {
 
+constexpr std::chrono::milliseconds kToNotice{2000};  // that a node has left
+
 std::string claim_key(int number) {
   return fmt::format("claim/{}", number);
+}
+
+std::string left_key(const std::string& name) {
+  return "left/" + name;
 }
 
 std::vector<int> missing_numbers(Store& store, int nodes) {
@@ -40,7 +46,22 @@ void drop_departed(Store& store, int nodes, LostNodes& departures) {
       if (store.try_get(claim_key(i)) != name) continue;
       store.remove(introduction_key(i));
       store.remove(claim_key(i));
+      store.set(left_key(name), "");
       log_warning("node {} ({}) left before the job began; it may be started again", i, printable(name));
+    }
+  }
+}
+
+// The owner of the number may have left a moment ago, and the coordinator not yet have noticed.
+void claim_exactly(Store& store, const std::string& name, int number) {
+  for (;;) {
+    const std::string owner = store.compare_set(claim_key(number), "", name);
+    if (owner == name) return;
+    try {
+      store.get(left_key(owner), Deadline::in(kToNotice));
+    } catch (const PeerError&) {
+      throw UsageError("node {} of this job is already taken by {}; each node needs its own --rank or --ips entry",
+                       number, printable(owner));
     }
   }
 }
@@ -53,10 +74,8 @@ std::string introduction_key(int number) {
 
 int claim_number(Store& store, const std::string& name, std::optional<int> wanted, int nodes) {
   if (wanted) {
-    const std::string owner = store.compare_set(claim_key(*wanted), "", name);
-    if (owner == name) return *wanted;
-    throw UsageError("node {} of this job is already taken by {}; each node needs its own --rank or --ips entry",
-                     *wanted, printable(owner));
+    claim_exactly(store, name, *wanted);
+    return *wanted;
   }
   for (int i = 1; i < nodes; ++i)
     if (store.compare_set(claim_key(i), "", name) == name) return i;
@@ -70,7 +89,7 @@ void publish_roster(Store& store, const Seat& seat, int max_restart, LostNodes& 
       const auto missing = missing_numbers(store, seat.nodes);
       if (missing.empty()) return true;
       // A departure wakes nobody who waits for an arrival, so look for it often.
-      const Deadline look = earlier(slice, Deadline::in(std::chrono::milliseconds(500)));
+      const Deadline look = earlier(slice, Deadline::in(kToNotice / 4));
       try {
         store.get(introduction_key(missing.front()), look);
       } catch (const PeerError&) {
