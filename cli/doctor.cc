@@ -101,6 +101,7 @@ int doctor(const Words& words) {
   Words all{"--check_only", "--job_id", "doctor"};
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), {"--", "true"});
+  const launch::PlainLog log;
   launch::Request request = launch::parse_launch(all, env::all());
   if (request.command != Words{"true"})
     throw UsageError("doctor takes no program, only options; see: trireme doctor --help");

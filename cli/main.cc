@@ -35,7 +35,7 @@ int unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.emplace_back(command.name);
   const auto near = closest(name, names);
-  throw UsageError("there is no command \"{}\"{}; see: trireme help", printable(name),
+  throw UsageError("there is no command \"{}\"{} (see: trireme help)", printable(name),
                    near ? fmt::format("; did you mean \"{}\"?", *near) : "");
 }
 

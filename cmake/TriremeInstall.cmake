@@ -6,7 +6,7 @@ get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
 
 list(TRANSFORM modules PREPEND trireme_ OUTPUT_VARIABLE libraries)
-install(TARGETS ${libraries} EXPORT TriremeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS trireme ${libraries} EXPORT TriremeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT TriremeTargets NAMESPACE Trireme:: DESTINATION ${package_dir})
 foreach(module ${modules})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme

@@ -198,7 +198,8 @@ TEST(InitParallelEnv, AloneIsAWorldOfOneAndIdempotent) {
   const World world = init_parallel_env();
   EXPECT_EQ(world.rank(), 0);
   EXPECT_EQ(world.size(), 1);
-  EXPECT_EQ(world.store(), nullptr);
+  world.store()->set("key", "value");
+  EXPECT_EQ(world.store()->try_get("key"), "value");
   EXPECT_TRUE(is_initialized());
   EXPECT_EQ(&init_parallel_env().env(), &world.env());
 }

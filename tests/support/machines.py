@@ -84,9 +84,10 @@ class Machine(Namespace):
         """How many connections that programs here tried to make have failed so far."""
         return self._tcp_counter("AttemptFails")
 
-    def connections_made(self):
-        """How many connections programs here have tried to make so far."""
-        return self._tcp_counter("ActiveOpens")
+    def listens(self):
+        """Whether a program here listens on a TCP port."""
+        lines = read(f"/proc/{self.pid}/net/tcp").splitlines() + read(f"/proc/{self.pid}/net/tcp6").splitlines()
+        return any(line.split()[3] == "0A" for line in lines if ":" in line.split()[0])
 
     def _tcp_counter(self, name):
         names, values = [line.split() for line in read(f"/proc/{self.pid}/net/snmp").splitlines() if line.startswith("Tcp:")]

@@ -21,7 +21,8 @@ const std::vector<Variable>& variables() {
       {"HOME", Use::launcher, "Where to look for .config/trireme/token."},
       {"PATH", Use::launcher, "Where PROGRAM is looked for when it has no slash."},
       {"CUDA_VISIBLE_DEVICES", Use::launcher,
-       "The GPUs this machine may use: ids or UUIDs; empty or -1 means none. --gpus must choose among them."},
+       "The GPUs this machine may use: ids or UUIDs; empty or -1 means none. --gpus must choose among them. Workers "
+       "get the chosen list."},
       {"FLAGS_START_PORT", Use::launcher, "First port of the workers' endpoints, as --start_port."},
       {"PADDLE_START_PORT", Use::launcher, "As --start_port."},
       {"POD_IP", Use::launcher, "As --host."},

@@ -70,6 +70,11 @@ LogLevel parse_log_level(std::string_view text) {
   throw UsageError("log level \"{}\" is not known; use debug, info, warning, error or off", text);
 }
 
+const char* to_string(LogLevel level) {
+  constexpr const char* kNames[] = {"debug", "info", "warning", "error", "off"};
+  return kNames[static_cast<int>(level)];
+}
+
 void log(LogLevel level, std::string_view message) {
   if (level < state().level) return;
   const std::lock_guard lock(state().mutex);

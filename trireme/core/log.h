@@ -24,6 +24,9 @@ void set_log_level(LogLevel level);
 /// "debug", "INFO", "warning", "error", "off" or Python's numbers (10, 20, 30, 40). Throws UsageError.
 LogLevel parse_log_level(std::string_view text);
 
+/// The name that parse_log_level() reads.
+const char* to_string(LogLevel level);
+
 void log(LogLevel level, std::string_view message);
 
 template <typename... Args>

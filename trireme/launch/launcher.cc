@@ -21,14 +21,18 @@
 namespace trireme::launch {
 namespace {
 
+std::string plain_text(LogLevel level, std::string_view text) {
+  const char* kind = level == LogLevel::warning ? "warning: " : level == LogLevel::error ? "error: " : "";
+  return fmt::format("trireme: {}{}", kind, text);
+}
+
 // While one exists, log messages go to the console between the workers' lines.
 class ConsoleLog {
  public:
   explicit ConsoleLog(proc::Console& console)
-      : before_(set_log_sink([&console](LogLevel level, std::string_view text) {
-          const char* kind = level == LogLevel::warning ? "warning: " : level == LogLevel::error ? "error: " : "";
-          console.say(fmt::format("trireme: {}{}", kind, text));
-        })) {}
+      : before_(
+            set_log_sink([&console](LogLevel level, std::string_view text) { console.say(plain_text(level, text)); })) {
+  }
   ~ConsoleLog() { set_log_sink(std::move(before_)); }
   ConsoleLog(const ConsoleLog&) = delete;
   ConsoleLog& operator=(const ConsoleLog&) = delete;
@@ -109,8 +113,9 @@ class Job {
                                       .run();
       result_.restarts = attempt;
       if (!worth_another(ended, attempt)) return conclude(ended);
-      console_.say(failure_text(ended));
-      log_info("restarting all {} workers: restart {} of {}", plan.world_size(), attempt + 1, meeting_.max_restart());
+      console_.write(proc::Console::kLauncher, true, "", failure_text(ended));
+      log_info("restarting the workers of all {} nodes: restart {} of {}", plan.nodes.size(), attempt + 1,
+               meeting_.max_restart());
     }
   }
 
@@ -135,6 +140,7 @@ class Job {
                       : outcome.kind == JobOutcome::Kind::interrupted ? Outcome::interrupted
                                                                       : Outcome::failure;
     result_.reason = outcome.reason;
+    if (outcome.signal != 0) result_.stop_signal = outcome.signal;
     result_.workers = ended.workers;
     result_.culprit.reset();
     if (!outcome.culprit) return;
@@ -171,6 +177,14 @@ class Job {
 };
 
 }  // namespace
+
+PlainLog::PlainLog()
+    : before_(set_log_sink(
+          [](LogLevel level, std::string_view text) { fmt::print(stderr, "{}\n", plain_text(level, text)); })) {}
+
+PlainLog::~PlainLog() {
+  set_log_sink(std::move(before_));
+}
 
 int run_launch(Request request) {
   set_log_level(request.log_level);

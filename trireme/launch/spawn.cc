@@ -131,6 +131,17 @@ void check_enough_devices(const SpawnOptions& options, const NodeInfo& node) {
         options.nprocs, devices);
 }
 
+// The launcher's messages speak of its options; here they are fields of SpawnOptions.
+LocalNode describe(const Request& request, const Seat& seat, const SpawnOptions& options) {
+  try {
+    return describe_local_node(request, seat);
+  } catch (const UsageError& error) {
+    std::string text = error.what();
+    for (size_t at = text.find("--gpus"); at != std::string::npos; at = text.find("--gpus", at)) text.erase(at, 2);
+    throw UsageError("spawn with gpus \"{}\": {}", options.gpus, text);
+  }
+}
+
 std::string read_rest(int fd) {
   set_nonblocking(fd);
   std::string text(8192, '\0');
@@ -151,7 +162,7 @@ class SpawnContext::Impl {
         stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     const Request request = request_for(options);
     const Seat seat = find_seat(request, local_interfaces());
-    node_ = describe_local_node(request, seat);
+    node_ = describe(request, seat, options);
     check_enough_devices(options, node_.info);
     meeting_ = Meeting::alone(node_.info, 0);
     plan_ = make_plan(request, {node_.info}, {.amx_broken = amx_is_broken(), .inherited = env::all()});

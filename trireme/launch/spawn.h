@@ -1,14 +1,17 @@
 // Runs a function in several processes from inside a program: no launcher on the command line, no permission to set
 // CUDA_VISIBLE_DEVICES needed.
 //
-//   void train(float rate) { auto env = ParallelEnv::from_environment(); … }
+//   void train(float rate) { auto world = init_parallel_env(); … }
 //
 //   int main() {
-//     spawn([] { train(0.1f); });                                    // one process for each visible GPU, else each
-//     core spawn(train, std::tuple{0.1f});                                // with arguments spawn(train,
-//     std::tuple{0.1f}, {.nprocs = 2});                 // the first two visible devices spawn(train, std::tuple{0.1f},
-//     {.nprocs = 2, .gpus = "4,5"});  // these two
+//     spawn([] { train(0.1f); });
+//     spawn(train, std::tuple{0.1f});
+//     spawn(train, std::tuple{0.1f}, {.nprocs = 2});
+//     spawn(train, std::tuple{0.1f}, {.nprocs = 2, .gpus = "4,5"});
 //   }
+//
+// The four uses: a function alone (one process for each visible GPU, else for each core), with arguments, on the first
+// two visible devices, on these two.
 //
 // A process of spawn is this program executed once more with the same arguments: it runs main() up to the same call,
 // runs the function there and ends; it never returns from spawn. So main() must come the same way to the call (no

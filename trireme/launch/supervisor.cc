@@ -132,7 +132,14 @@ proc::ProcessSpec Supervisor::spec_of(const Worker& worker, const std::vector<in
   return {.command = plan.command,
           .environment = assignments(variables),
           .inherited = {token_file_.get(), listen_socket},
-          .cpus = cpus};
+          .cpus = cpus,
+          .interactive = gets_terminal(plan)};
+}
+
+// A debugger around one rank is of use only with the keyboard.
+bool Supervisor::gets_terminal(const WorkerPlan& plan) const {
+  const auto& wrap = context_.request.wrap;
+  return wrap.size() == 1 && wrap.contains(plan.rank) && ::isatty(0) == 1 && ::isatty(1) == 1;
 }
 
 void Supervisor::open_log(Worker& worker) {
@@ -237,6 +244,7 @@ void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
   const bool unexplained_kill = event.status.signal() == SIGKILL && !state_.stopping();
   worker.ending = to_ending(event, unexplained_kill && memory_.killed(worker.pid));
   worker.ended = event.when;
+  if (gets_terminal(worker.plan)) proc::reclaim_terminal();
   const bool victim = !worker.ending->success() && diagnose(*worker.ending, worker.tail.lines()).victim;
   state_.exited(event.process, {.success = worker.ending->success(), .victim = victim, .when = event.when});
 }

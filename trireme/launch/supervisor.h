@@ -55,6 +55,7 @@ class Supervisor {
   struct Worker;
   void start_workers();
   proc::ProcessSpec spec_of(const Worker& worker, const std::vector<int>& cpus) const;
+  bool gets_terminal(const WorkerPlan& plan) const;
   void open_log(Worker& worker);
   void write_backup_environment(Worker& worker);
 

@@ -11,6 +11,7 @@
 #include "trireme/core/net.h"
 #include "trireme/core/text.h"
 #include "trireme/core/token.h"
+#include "trireme/store/memory_store.h"
 #include "trireme/store/tcp_client.h"
 
 namespace trireme {
@@ -55,6 +56,7 @@ World make_world(const InitOptions& options) {
       throw UsageError(
           "init_parallel_env: not started by a launcher (strict mode); run it with: trireme launch -n 2 PROGRAM");
     log_info("not started by a launcher: a world of one process (for more: trireme launch -n 2 PROGRAM)");
+    state->store = std::make_shared<MemoryStore>();
   } else {
     state->store = connect_store(state->env, options);
   }

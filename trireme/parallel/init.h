@@ -23,7 +23,7 @@ class World {
   int size() const;
   /// Everything the launcher said about this process.
   const ParallelEnv& env() const;
-  /// The job's store, where the launcher hosts one; else null.
+  /// The job's store; alone, one in memory. Null only under a foreign launcher, which hosts none of ours.
   std::shared_ptr<Store> store() const;
   operator RankInfo() const {
     return {rank(), size()};

@@ -22,7 +22,7 @@ void Console::say(std::string_view line) {
   write(kLauncher, true, "", std::string(line) + "\n");
 }
 
-void Console::queue(Sink& sink, std::string text) {
+void Console::queue(Sink& sink, const std::string& text) {
   if (sink.broken || text.empty()) return;
   if (sink.held.size() + text.size() > kMaxHeld) {
     sink.dropped += text.size();

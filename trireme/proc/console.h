@@ -36,7 +36,7 @@ class Console {
     size_t dropped = 0;
     bool broken = false;
   };
-  void queue(Sink& sink, std::string text);
+  static void queue(Sink& sink, const std::string& text);
   static bool flush_sink(Sink& sink);
 
   Sink out_;

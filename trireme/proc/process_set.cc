@@ -175,6 +175,7 @@ void ProcessSet::finish(int id, Child& child, std::vector<Event>& events) {
   if (!child.exited) {
     // The guard itself was killed. The kernel has killed the worker with it; its group may hold more.
     if (child.pid > 0) ::kill(-child.pid, SIGKILL);
+    ::waitpid(child.guard, nullptr, 0);  // from here on its children are ours, if anybody's
     if (adopts_) kill_strays();
     events.push_back({.kind = Event::Kind::exited,
                       .process = id,
@@ -190,7 +191,7 @@ void ProcessSet::finish(int id, Child& child, std::vector<Event>& events) {
       if (events.size() == before) break;
     }
   }
-  ::waitpid(child.guard, nullptr, 0);
+  if (child.exited) ::waitpid(child.guard, nullptr, 0);
   events.push_back({.kind = Event::Kind::finished, .process = id});
   children_.erase(id);
 }

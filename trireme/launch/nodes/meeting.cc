@@ -143,7 +143,7 @@ void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, 
     log_warning(
         "nodes are not authenticated: no token file (TRIREME_TOKEN_FILE or ~/.config/trireme/token); only {} may join, "
         "once each",
-        seat.peers.empty() ? fmt::format("{} nodes", seat.nodes - 1) : "the listed addresses");
+        seat.peers.empty() ? fmt::format("{} more", seat.nodes - 1) : "the listed addresses");
   control_ =
       TcpStore::connect({.server = store_, .token = *token_, .request_timeout = kRequestTime}, Deadline::in(kShortly));
   control_->set("nnodes", std::to_string(seat.nodes));

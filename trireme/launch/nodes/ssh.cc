@@ -61,7 +61,7 @@ std::vector<std::string> common_options(const Request& request) {
   if (request.check_only) add({"--check_only"});
   if (request.log_overwrite) add({"--log_overwrite"});
   if (request.no_python) add({"--no_python"});
-  if (request.log_level == LogLevel::debug) add({"--log_level", "debug"});
+  add({"--log_level", to_string(request.log_level)});
   for (const auto& [name, value] : request.environment) add({"--env", name + "=" + value});
   for (const auto& [rank, command] : request.wrap) add({"--wrap", fmt::format("{}:{}", rank, command)});
   return options;
@@ -149,9 +149,10 @@ class Terminal {
   }
 
   void note_exit(size_t host, const proc::Event& event) {
-    const int code = event.status.shell_code();
+    const bool ssh_failed = event.status.code() == kSshFailed;
+    const int code = ssh_failed ? exit_code::kPeer : event.status.shell_code();
     state_.exited(event.process, {.success = code == 0, .when = event.when});
-    if (code == kSshFailed)
+    if (ssh_failed)
       console_.say(fmt::format("trireme: error: ssh to {} failed; check that `ssh {} true` works without a password",
                                hosts_[host].host, hosts_[host].host));
     if (code_ == 0) code_ = code;

@@ -220,7 +220,8 @@ std::vector<Option> debug_options() {
            store_flag(&Request::check_only)),
        Row({"--ssh_child"}, "", "what --ssh itself uses on the other machines: the job's token comes on standard input",
            store_flag(&Request::ssh_child)),
-       Row({"--wrap"}, "RANK:CMD", "run one rank under a tool, like '0:gdb --args'; may be repeated", add_wrap),
+       Row({"--wrap"}, "RANK:CMD",
+           "run one rank under a tool, like '0:gdb --args' (it gets the terminal); may be repeated", add_wrap),
        Row({"--help", "-h"}, "[TOPIC]", "the overview, or one topic", [](Draft& draft, const Given& given) {
          draft.request.help_topic = given.text;
        }).taking(Takes::optional_word)});

@@ -99,7 +99,8 @@ std::string stopped_text(const Workers& workers, const JobResult& result) {
   const auto was_killed = [](const WorkerEnding* worker) { return worker->ending.signal == SIGKILL; };
   const auto killed = std::count_if(workers.begin(), workers.end(), was_killed);
   const std::string because = result.culprit ? fmt::format(" because of rank {}", *result.culprit) : "";
-  const std::string how = killed ? fmt::format("SIGTERM; {} needed SIGKILL", killed) : "SIGTERM";
+  const std::string first = signal_name(result.stop_signal);
+  const std::string how = killed ? fmt::format("{}; {} needed SIGKILL", first, killed) : first;
   return fmt::format("  {}: stopped{} ({})\n", ranks_words(ranks_of(workers)), because, how);
 }
 
@@ -131,7 +132,7 @@ std::string others_text(const JobResult& result) {
     (worker.unkillable ? unkillable : worker.stopped ? stopped : own).push_back(&worker);
   }
   const std::string text = stopped_text(stopped, result) + own_endings_text(own) + unkillable_text(unkillable);
-  return text.empty() ? "" : "The others:\n" + text;
+  return text.empty() ? "" : (culprit ? "The others:\n" : "The workers:\n") + text;
 }
 
 }  // namespace

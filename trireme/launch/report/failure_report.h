@@ -38,6 +38,7 @@ struct JobResult {
   Outcome outcome = Outcome::success;
   int exit_code = 0;
   std::optional<int> culprit;  // its rank
+  int stop_signal = 15;        // what the others were stopped with: SIGTERM, or the signal that interrupted the job
   std::string reason;          // what ended the job when no worker did: "node 1 (hostb) does not answer"
   std::vector<WorkerEnding> workers;
   Time started;

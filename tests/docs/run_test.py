@@ -1,0 +1,110 @@
+"""The programs and commands of the pages, compiled and run exactly as printed, and their output compared."""
+import os
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pages
+from trireme_test import TRIREME, Case, main
+
+BUILD = Path(TRIREME).resolve().parents[1]
+HOST, FOLDER = "node1", "/home/you/job"  # what the pages call the machine and the folder
+# What differs from run to run, and what stands for it when pages and runs are compared.
+VARYING = ((r"\b\d+\.\d+ s\b", "# s"), (r"\bpid \d+", "pid #"), (r"127\.0\.0\.1:\d{5}", "127.0.0.1:#"),
+           (r'"(pid|seconds)": [\d.e+-]+', r'"\1": #'), (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "#"))
+
+
+def normal(line):
+    for pattern, stand_in in VARYING:
+        line = re.sub(pattern, stand_in, line)
+    return line.rstrip()
+
+
+def lines_of(text):
+    return [normal(line) for line in text.splitlines() if line.strip()]
+
+
+class PageCase(Case):
+    """Walks through one page in a folder of its own, with an installed copy in the PATH."""
+
+    def walk(self, path):
+        installed = self.install()
+        self.work = self.folder / "job"
+        self.work.mkdir()
+        self.page_environment = {
+            "PATH": f"{installed}/bin:{os.environ['PATH']}",
+            "CMAKE_PREFIX_PATH": str(installed),
+            "PKG_CONFIG_PATH": str(next(installed.rglob("trireme.pc")).parent),
+            "CUDA_VISIBLE_DEVICES": "-1",  # the pages show a machine without GPUs
+            "LC_ALL": "C.UTF-8"}
+        blocks = pages.marked_blocks(pages.page(path))
+        self.assertTrue([block for block in blocks if block.kind == "run"], f"{path}: nothing to run")
+        last = None
+        for block in blocks:
+            place = f"{path}:{block.line}"
+            if block.kind == "file":
+                (self.work / block.argument).write_text(block.text)
+            elif block.kind == "run":
+                last = self.run_block(place, block)
+            else:
+                self.compare(place, block, last)
+
+    def install(self):
+        prefix = self.folder / "installed"
+        done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], env={**os.environ, "DESTDIR": ""},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        return prefix
+
+    def run_block(self, place, block):
+        script = f"set -euo pipefail\n{block.text}"
+        result = self.start_command(["bash", "-c", script], env=self.page_environment, cwd=self.work).wait(60)
+        expected = re.fullmatch(r"(?:exit (\d+))?", block.argument)
+        self.assertTrue(expected, f"{place}: run: {block.argument}?")
+        self.assertEqual(result.code, int(expected[1] or 0), f"{place}{result}")
+        return result
+
+    def compare(self, place, block, result):
+        shown = [line for line in lines_of(block.text) if line != "..."]
+        missing = Counter(shown) - Counter(self.written(result.out + "\n" + result.err))
+        self.assertFalse(missing, f"{place}: shown, but not written: {list(missing)}{result}")
+        if "..." not in block.text.splitlines():
+            extra = Counter(self.written(result.out)) - Counter(shown)
+            self.assertFalse(extra, f"{place}: written, but not shown: {list(extra)}{result}")
+
+    def written(self, text):
+        text = text.replace(str(self.work.resolve()), FOLDER)
+        return lines_of(re.sub(rf"\b{re.escape(os.uname().nodename)}\b", HOST, text))
+
+
+class Readme(PageCase):
+    def test_readme(self):
+        self.walk("README.md")
+
+
+class Launch(PageCase):
+    def test_launch(self):
+        self.walk("docs/launch.md")
+
+
+class Spawn(PageCase):
+    def test_spawn(self):
+        self.walk("docs/spawn.md")
+
+
+class Errors(PageCase):
+    def test_errors(self):
+        self.walk("docs/errors.md")
+
+
+class EveryPage(Case):
+    def test_no_page_is_forgotten(self):
+        """A page with something to run has its class above."""
+        tested = re.findall(r'self\.walk\("(.*?)"\)', Path(__file__).read_text())
+        marked = [pages.name_of(path) for path in pages.all_pages() if pages.marked_blocks(path.read_text())]
+        self.assertEqual(sorted(tested), sorted(marked))
+
+
+if __name__ == "__main__":
+    main()

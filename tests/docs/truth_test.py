@@ -1,0 +1,169 @@
+"""What the pages say about the code is true: tables, links, options, exit codes, messages, numbers."""
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import generate
+import pages
+from trireme_test import TRIREME, Case, main
+
+
+def output(*words):
+    return subprocess.run([TRIREME, *words], stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def source_text(*patterns):
+    return "\n".join(path.read_text() for pattern in patterns for path in sorted(pages.ROOT.glob(pattern))
+                     if not path.name.endswith("_test.cc"))
+
+
+OTHERS = {"--ipc"}  # options of other programs that the text names
+
+
+class Generated(Case):
+    def test_generated_parts_are_current(self):
+        for path in pages.all_pages():
+            text = path.read_text()
+            self.assertEqual(text, generate.regenerated(text, TRIREME),
+                             f"{pages.name_of(path)} is out of date; run tests/docs/generate.py")
+
+    def test_the_tables_are_generated(self):
+        self.assertEqual([match[2] for match in pages.GENERATED.finditer(pages.page("docs/launch.md"))],
+                         ["trireme help launch --markdown"])
+        self.assertEqual([match[2] for match in pages.GENERATED.finditer(pages.page("docs/environment.md"))],
+                         ["trireme help environment"])
+
+    def test_every_variable_of_a_worker_is_listed(self):
+        result = self.launch("-n", 2, "sh", "-c", "env -0 >env.$RANK")
+        self.assert_ends(result, 0)
+        listed = set(re.findall(r"^- `(\w+)`", pages.page("docs/environment.md"), re.M))
+        own = set(self.environment()) | {"PWD", "OLDPWD", "SHLVL", "_"}
+        for environment in self.worker_environments(2):
+            self.assertEqual(set(environment) - own - listed, set())
+
+
+class Links(Case):
+    def links(self, path):
+        return re.findall(r"\]\(([^)\s]+)\)", pages.without_fences(path.read_text()))
+
+    def test_relative_links_resolve(self):
+        for path in pages.all_pages():
+            for link in self.links(path):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                target, _, anchor = link.partition("#")
+                file = (path.parent / target).resolve() if target else path
+                self.assertTrue(file.exists(), f"{pages.name_of(path)}: {link}")
+                if anchor:
+                    self.assertIn(anchor, pages.anchors(file.read_text()), f"{pages.name_of(path)}: {link}")
+
+    def test_every_page_is_in_the_index(self):
+        index = pages.page("docs/README.md")
+        for path in (pages.ROOT / "docs").glob("*.md"):
+            if path.name != "README.md":
+                self.assertIn(f"({path.name})", index, f"{path.name} is not in docs/README.md")
+
+    def test_nothing_is_left_open(self):
+        for path in pages.all_pages():
+            self.assertIsNone(re.search(r"\b(TBD|TODO|FIXME|XXX)\b", path.read_text()), pages.name_of(path))
+
+    def test_files_that_are_named_exist(self):
+        for path in pages.all_pages():
+            for name in re.findall(r"`((?:tests|setup|bench|trireme|cli)/[\w./-]+)`", path.read_text()):
+                self.assertTrue((pages.ROOT / name).exists(), f"{pages.name_of(path)}: {name}")
+        for row in pages.table_under(pages.page("docs/architecture.md"), "The way of a job")[1:]:
+            folder = ""
+            for name in re.findall(r"`([\w./]+\.cc)`", row[1]):
+                bases = ("", "trireme/", "trireme/launch/", folder)
+                found = [base for base in bases if (pages.ROOT / base / name).exists()]
+                self.assertTrue(found, f"docs/architecture.md: {name}")
+                folder = str(Path(found[0], name).parent) + "/"
+
+
+def own_options(words):
+    """The options among the words before PROGRAM, with underscores."""
+    for word in words:
+        if word.startswith("./") or word.endswith(".py") or word in ("sh", "true"):
+            return
+        if word.startswith("-"):
+            yield re.sub(r"(?<=\w)-", "_", word.split("=")[0])
+
+
+class Commands(Case):
+    def command_lines(self):
+        for path in pages.all_pages():
+            for block in pages.fenced_blocks(path.read_text(), "sh"):
+                for line in block.splitlines():
+                    yield pages.name_of(path), line.split("#")[0]
+
+    def test_options_of_shown_commands_exist(self):
+        known = set(re.findall(r"`(-[-\w]+)`", output("help", "launch", "--markdown")))
+        for page, line in self.command_lines():
+            command = re.match(r"\s*trireme (?:launch|doctor) (.*)", line)
+            if not command or "|| true" in line:  # the latter are wrong on purpose, and are run
+                continue
+            for option in own_options(shlex.split(command[1])):
+                self.assertIn(option, known, f"{page}: {line}")
+
+    def test_make_targets_exist(self):
+        targets = set(re.findall(r"^([a-z-]+):", pages.page("Makefile"), re.M))
+        for path in pages.all_pages():
+            for target in re.findall(r"(?:^|`)make ([a-z]+)", path.read_text(), re.M):
+                self.assertIn(target, targets, f"{pages.name_of(path)}: make {target}")
+
+    def test_options_in_the_text_exist(self):
+        known = set(re.findall(r"`(--\w+)`", output("help", "launch", "--markdown"))) | {"--option"}
+        for path in pages.all_pages():
+            for option in re.findall(r"`(--[a-z][a-z_-]*)[^`\n]*`", pages.without_fences(path.read_text())):
+                self.assertIn("--" + option[2:].replace("-", "_"), known | OTHERS, f"{pages.name_of(path)}: {option}")
+
+
+class ErrorsPage(Case):
+    page = pages.page("docs/errors.md")
+
+    def test_every_exit_code_is_listed(self):
+        codes = re.findall(r"inline constexpr int k\w+ = (\d+);", pages.page("trireme/core/error.h"))
+        codes += re.findall(r"^    return (\d\d);", pages.page("cli/main.cc"), re.M)  # an internal error
+        listed = [row[0] for row in pages.table_under(self.page, "Exit codes")]
+        self.assertGreaterEqual(len(codes), 8)
+        for code in codes:
+            self.assertIn(code, listed)
+
+    def test_every_cause_is_listed(self):
+        text = source_text("trireme/launch/report/*.cc")
+        causes = set(re.findall(r'cause = "(\w+)"', text)) | set(re.findall(r'^ +"([a-z_]+)",$', text, re.M))
+        causes |= {"stopped", "unkillable"}
+        listed = {row[0].strip("`") for row in pages.table_under(self.page, "How a worker failed")[1:]
+                  if row[0].startswith("`")}
+        self.assertEqual(listed, causes)
+
+    def test_messages_are_in_the_sources(self):
+        """Of a quoted message each part between `...` stands in some string of the sources."""
+        source = source_text("trireme/**/*.cc", "trireme/**/*.h", "cli/*.cc")
+        source = re.sub(r'"\s*\n\s*"', "", source).replace('\\"', '"')
+        for heading in ("Messages between machines", "Messages in a program"):
+            for row in pages.table_under(self.page, heading)[1:]:
+                for message in re.findall(r"`([^`]+)`", row[0]):
+                    for part in message.split("..."):
+                        self.assertTrue(part.strip() in source, f"docs/errors.md, {heading}: {message}: {part}")
+
+
+class Numbers(Case):
+    def medians(self):
+        """Milliseconds of Trireme, torchrun and Paddle from the benchmark's table."""
+        section = re.search(r"<!-- bench:launch -->(.*?)<!-- /bench:launch -->", pages.page("docs/benchmarks.md"), re.S)
+        return [float(value) for value in re.findall(r"^\| `[^|]*` \| ([\d.]+) \|", section[1], re.M)]
+
+    def test_readme_cites_the_benchmark(self):
+        own, torchrun, paddle = self.medians()
+        self.assertIn(f"| {own:.0f} ms | {torchrun / 1000:.1f} s | {paddle / 1000:.1f} s |", pages.page("README.md"),
+                      "the table of README.md differs from docs/benchmarks.md")
+
+    def test_the_first_screen_is_one_screen(self):
+        before = pages.page("README.md").split("\n## ")[0]
+        self.assertLessEqual(len(before.rstrip().splitlines()), 40)
+
+
+if __name__ == "__main__":
+    main()
