@@ -114,8 +114,7 @@ class Job {
       result_.restarts = attempt;
       if (!worth_another(ended, attempt)) return conclude(ended);
       console_.write(proc::Console::kLauncher, true, "", failure_text(ended));
-      log_info("restarting the workers of all {} nodes: restart {} of {}", plan.nodes.size(), attempt + 1,
-               meeting_.max_restart());
+      log_info("restarting on every node: restart {} of {}", attempt + 1, meeting_.max_restart());
     }
   }
 
