@@ -8,13 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "trireme/core/fd.h"
 
 namespace trireme::proc {
 
 Console::Console(int out_fd, int err_fd) : out_{out_fd, {}}, err_{err_fd, {}}, colour_(::isatty(err_fd) == 1) {}
 
 void Console::write(int owner, bool to_stderr, std::string_view prefix, std::string_view bytes) {
+  const std::lock_guard lock(mutex_);
   queue(to_stderr ? err_ : out_, joiner_.add(owner, prefix, bytes));
 }
 
@@ -57,15 +57,13 @@ bool Console::flush_sink(Sink& sink) {
 }
 
 bool Console::flush() {
+  const std::lock_guard lock(mutex_);
   const bool out_done = flush_sink(out_);
   return flush_sink(err_) && out_done;
 }
 
 void Console::drain(Deadline deadline) {
-  while (!flush() && !deadline.passed()) {
-    for (Sink* sink : {&out_, &err_})
-      if (!sink->held.empty()) wait_writable(sink->fd, earlier(deadline, Deadline::in(Millis(50))));
-  }
+  while (!flush() && !deadline.passed()) ::poll(nullptr, 0, 5);
 }
 
 }  // namespace trireme::proc

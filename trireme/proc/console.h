@@ -3,6 +3,7 @@
 // left out.
 #pragma once
 
+#include <mutex>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,7 @@
 
 namespace trireme::proc {
 
+/// All methods may be called from several threads: the store's server logs too.
 class Console {
  public:
   static constexpr int kLauncher = -1;
@@ -39,10 +41,11 @@ class Console {
   static void queue(Sink& sink, const std::string& text);
   static bool flush_sink(Sink& sink);
 
-  Sink out_;
-  Sink err_;
-  LineJoiner joiner_;
-  bool colour_;
+  std::mutex mutex_;
+  Sink out_;           // GUARDED_BY(mutex_)
+  Sink err_;           // GUARDED_BY(mutex_)
+  LineJoiner joiner_;  // GUARDED_BY(mutex_)
+  const bool colour_;
 };
 
 }  // namespace trireme::proc

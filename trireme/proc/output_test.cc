@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "trireme/core/fd.h"
 #include "trireme/core/file.h"
 #include "trireme/proc/console.h"
@@ -95,6 +97,17 @@ TEST(Console, ASlowReaderHoldsNothingUpAndLearnsWhatItMissed) {
   for (std::string rest = "-"; !rest.empty(); seen += rest) rest = read_available(out.first.get());
   EXPECT_THAT(seen, HasSubstr("bytes not shown"));
   EXPECT_TRUE(seen.ends_with("end\n"));
+}
+
+TEST(Console, SeveralThreadsMayWrite) {
+  const UniqueFd null(::open("/dev/null", O_WRONLY | O_CLOEXEC));
+  Console console(null.get(), null.get());
+  std::thread other([&] {
+    for (int i = 0; i < 1000; ++i) console.say("from the store");
+  });
+  for (int i = 0; i < 1000; ++i) console.write(0, false, "rank 0: ", "half\nline");
+  other.join();
+  EXPECT_TRUE(console.flush());
 }
 
 TEST(Console, AClosedReaderIsNoError) {
