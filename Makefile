@@ -32,7 +32,7 @@ demo: build  ## see it run: two processes on this machine
 
 bench: build  ## side by side with the peers
 	setup/setup.sh interop
-	bench/launch/launch_bench.py
+	bench/launch/launch_bench.py --write
 
 install: build  ## install below PREFIX (and DESTDIR)
 	cmake --install build --prefix $(PREFIX)
@@ -44,7 +44,10 @@ tidy: setup-test  ## static checks (part of the asan build)
 	cmake --preset asan
 	cmake --build --preset asan
 
-soak: setup-test  ## repeat the tests REPEAT times, stop at the first failure
+soak: setup-test  ## fuzz for ten minutes each, then repeat the tests REPEAT times, stop at the first failure
+	cmake --preset asan
+	cmake --build --preset asan
+	TRIREME_FUZZ_SECONDS=600 ctest --preset asan -L fuzz
 	cmake --preset release
 	cmake --build --preset release
 	ctest --preset release -L 'unit|multiproc|launch|soak' --repeat until-fail:$(REPEAT)

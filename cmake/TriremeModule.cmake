@@ -87,3 +87,20 @@ function(_trireme_link target scope dependency)
     target_link_libraries(${target} ${scope} ${dependency})
   endif()
 endfunction()
+
+# A libFuzzer program for what a module reads from outside, and a short run of it under ctest (label fuzz):
+#   trireme_fuzz(store_fuzz MODULE store SOURCES fuzz/store_fuzz.cc CORPUS fuzz/corpus)
+# TRIREME_FUZZ_SECONDS in the environment of ctest makes it longer (`make soak`).
+function(trireme_fuzz name)
+  cmake_parse_arguments(ARG "" "MODULE;CORPUS" "SOURCES" ${ARGN})
+  target_compile_options(trireme_${ARG_MODULE} PRIVATE -fsanitize=fuzzer-no-link)
+  add_executable(${name} ${ARG_SOURCES})
+  target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  target_link_libraries(${name} PRIVATE trireme_options trireme_${ARG_MODULE})
+  set(found ${CMAKE_CURRENT_BINARY_DIR}/${name}-found)
+  file(MAKE_DIRECTORY ${found})
+  add_test(NAME fuzz.${name} COMMAND sh -c
+    "exec $<TARGET_FILE:${name}> -max_total_time=\${TRIREME_FUZZ_SECONDS:-20} -print_final_stats=1 ${found} ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_CORPUS}")
+  set_tests_properties(fuzz.${name} PROPERTIES LABELS fuzz TIMEOUT 3600)
+endfunction()

@@ -9,7 +9,6 @@
 #include <condition_variable>
 #include <filesystem>
 #include <iostream>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -23,6 +22,7 @@
 #include "trireme/launch/nodes/meeting.h"
 #include "trireme/launch/plan.h"
 #include "trireme/launch/report/diagnosis.h"
+#include "trireme/launch/worker_process.h"
 #include "trireme/proc/console.h"
 #include "trireme/proc/process_set.h"
 #include "trireme/proc/signals.h"
@@ -239,21 +239,15 @@ class SpawnContext::Impl {
   }
 
   proc::ProcessSpec spec_of(size_t rank) const {
-    const WorkerPlan& worker = plan_.workers[rank];
     const int error_fd = children_[rank].error.second.get();
-    const int listen_fd = node_.ports.socket(static_cast<int>(rank));
-    std::map<std::string, std::string> variables;
-    for (const auto& [name, value] : env::all()) variables[name] = value;
-    for (const std::string& name : worker.unset) variables.erase(name);
-    for (const auto& [name, value] : worker.environment) variables[name] = value;
+    const WorkerResources resources{
+        .store = meeting_->store(), .token_fd = token_.get(), .listen_fd = node_.ports.socket(static_cast<int>(rank))};
+    VariableMap variables = worker_variables(plan_.workers[rank], resources);
     for (const char* name : {"PADDLE_LOG_DIR", "PADDLE_BACKUP_ENV_PATH"}) variables.erase(name);  // there are no files
-    variables["TRIREME_STORE"] = to_string(meeting_->store());
-    variables["TRIREME_TOKEN_FD"] = std::to_string(token_.get());
-    variables["TRIREME_LISTEN_FD"] = std::to_string(listen_fd);
     variables["TRIREME_SPAWN"] = fmt::format("{}:{}:{}", call_, error_fd, nonce_);
-    proc::ProcessSpec spec{.command = worker.command, .directory = g_first_folder};
-    for (const auto& [name, value] : variables) spec.environment.push_back(name + "=" + value);
-    spec.inherited = {error_fd, token_.get(), listen_fd};
+    proc::ProcessSpec spec = worker_process(plan_.workers[rank], resources, variables);
+    spec.inherited.push_back(error_fd);
+    spec.directory = g_first_folder;
     return spec;
   }
 
@@ -272,11 +266,7 @@ class SpawnContext::Impl {
     if (event.kind == proc::Event::Kind::output) handle_output(static_cast<size_t>(event.process), event);
     if (event.kind == proc::Event::Kind::finished) state_->finished(event.process);
     if (event.kind != proc::Event::Kind::exited) return;
-    child.ending = Ending{.exited = event.status.signal() == 0,
-                          .code = event.status.code(),
-                          .signal = event.status.signal(),
-                          .core_dumped = event.status.core_dumped(),
-                          .exec_errno = event.exec_error};
+    child.ending = to_ending(event);
     state_->exited(event.process, {.success = event.status.success(), .when = event.when});
   }
 

@@ -13,6 +13,7 @@
 #include "trireme/core/text.h"
 #include "trireme/launch/machine/affinity.h"
 #include "trireme/launch/worker_environment.h"
+#include "trireme/launch/worker_process.h"
 
 namespace trireme::launch {
 namespace {
@@ -27,30 +28,6 @@ size_t log_limit() {
   const auto megabytes = text ? parse_int(*text, 0, 1 << 20) : kDefaultMegabytes;
   if (!megabytes) throw UsageError("TRIREME_LOG_MAX_MB={}: must be a number of MiB from 0 to {}", *text, 1 << 20);
   return static_cast<size_t>(*megabytes) << 20;
-}
-
-std::map<std::string, std::string> joined_environment(const WorkerPlan& plan, const Environment& own) {
-  std::map<std::string, std::string> merged;
-  for (const auto& [name, value] : env::all()) merged[name] = value;
-  for (const std::string& name : plan.unset) merged.erase(name);
-  for (const auto& [name, value] : own) merged[name] = value;
-  for (const auto& [name, value] : plan.environment) merged[name] = value;
-  return merged;
-}
-
-std::vector<std::string> assignments(const std::map<std::string, std::string>& variables) {
-  std::vector<std::string> result;
-  for (const auto& [name, value] : variables) result.push_back(name + "=" + value);
-  return result;
-}
-
-Ending to_ending(const proc::Event& event, bool out_of_memory) {
-  return {.exited = event.status.signal() == 0,
-          .code = event.status.code(),
-          .signal = event.status.signal(),
-          .core_dumped = event.status.core_dumped(),
-          .out_of_memory_kill = out_of_memory,
-          .exec_errno = event.exec_error};
 }
 
 }  // namespace
@@ -121,19 +98,16 @@ void Supervisor::start_workers() {
 }
 
 proc::ProcessSpec Supervisor::spec_of(const Worker& worker, const std::vector<int>& cpus) const {
-  const WorkerPlan& plan = worker.plan;
-  const int listen_socket = context_.ports.socket(plan.local_rank);
-  const Environment own{{"TRIREME_STORE", to_string(context_.store)},
-                        {"TRIREME_TOKEN_FD", std::to_string(token_file_.get())},
-                        {"TRIREME_LISTEN_FD", std::to_string(listen_socket)}};
-  auto variables = joined_environment(plan, own);
+  const WorkerResources resources{.store = context_.store,
+                                  .token_fd = token_file_.get(),
+                                  .listen_fd = context_.ports.socket(worker.plan.local_rank)};
+  VariableMap variables = worker_variables(worker.plan, resources);
   // Paddle insists on reading the file when it is named.
   if (!worker.has_backup) variables.erase("PADDLE_BACKUP_ENV_PATH");
-  return {.command = plan.command,
-          .environment = assignments(variables),
-          .inherited = {token_file_.get(), listen_socket},
-          .cpus = cpus,
-          .interactive = gets_terminal(plan)};
+  proc::ProcessSpec spec = worker_process(worker.plan, resources, variables);
+  spec.cpus = cpus;
+  spec.interactive = gets_terminal(worker.plan);
+  return spec;
 }
 
 // A debugger around one rank is of use only with the keyboard.
@@ -242,7 +216,8 @@ void Supervisor::say_log_error(const Worker& worker) {
 void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
   worker.pid = event.pid;
   const bool unexplained_kill = event.status.signal() == SIGKILL && !state_.stopping();
-  worker.ending = to_ending(event, unexplained_kill && memory_.killed(worker.pid));
+  worker.ending = to_ending(event);
+  worker.ending->out_of_memory_kill = unexplained_kill && memory_.killed(worker.pid);
   worker.ended = event.when;
   if (gets_terminal(worker.plan)) proc::reclaim_terminal();
   const bool victim = !worker.ending->success() && diagnose(*worker.ending, worker.tail.lines()).victim;

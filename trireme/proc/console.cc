@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 
-
 namespace trireme::proc {
 
 Console::Console(int out_fd, int err_fd) : out_{out_fd, {}}, err_{err_fd, {}}, colour_(::isatty(err_fd) == 1) {}

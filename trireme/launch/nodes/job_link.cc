@@ -61,10 +61,19 @@ void StoreLink::begin(int attempt) {
     outcome_.reset();
   }
   clear_event(wake_);
-  if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
-  options_.store->get(key("all_begun"), Deadline::in(options_.attempt_timeout));
+  wait_for_everyone();
   const proc::SignalsBlocked in_the_thread;
   waiter_ = std::thread([this] { wait_for_outcome(); });
+}
+
+void StoreLink::wait_for_everyone() {
+  if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
+  try {
+    options_.store->get(key("all_begun"), Deadline::in(options_.attempt_timeout));
+  } catch (const PeerError& error) {
+    throw PeerError("not all {} nodes have come to attempt {} of the job within {} s: {}", options_.nodes, attempt_,
+                    options_.attempt_timeout.count() / 1000, error.what());
+  }
 }
 
 void StoreLink::wait_for_outcome() {

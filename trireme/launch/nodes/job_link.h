@@ -74,8 +74,8 @@ class StoreLink : public JobLink {
     std::string coordinator;          // for messages: "node 0 (hosta) at 10.0.0.1:6069"
     std::shared_ptr<LostNodes> lost;  // only where the store's server runs
     std::function<std::optional<std::string>(const std::string&)>
-        describe;  // a lost node in words; nothing: not one of the job's
-    Millis attempt_timeout{60'000};
+        describe;                    // a lost node in words; nothing: not one of the job's
+    Millis attempt_timeout{60'000};  // for all nodes to begin the next attempt; must exceed their grace
   };
   explicit StoreLink(Options options);
   ~StoreLink() override;
@@ -89,6 +89,7 @@ class StoreLink : public JobLink {
 
  private:
   std::string key(const std::string& name) const;
+  void wait_for_everyone();
   void wait_for_outcome();
   void settle(const JobOutcome& outcome);
   void end_attempt();

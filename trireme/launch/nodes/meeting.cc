@@ -16,7 +16,8 @@ namespace trireme::launch {
 namespace {
 
 constexpr auto kShortly = std::chrono::seconds(10);
-constexpr auto kLease = std::chrono::seconds(10);  // of the coordinator's entry in etcd
+constexpr auto kLease = std::chrono::seconds(10);      // of the coordinator's entry in etcd
+constexpr auto kToRestart = std::chrono::seconds(60);  // beyond the grace
 constexpr auto kFarewell = std::chrono::seconds(2);
 constexpr auto kRequestTime = std::chrono::seconds(5);  // for the coordinator's answer to a short question
 
@@ -85,7 +86,7 @@ std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat
   meeting->node_ = claim_number(*meeting->control_, meeting->name_, wanted, seat.nodes);
   meeting->serve_probe(seat);
   meeting->meet(request, seat, introduce(request, self, meeting->name_), deadline);
-  meeting->open_link();
+  meeting->open_link(request.grace);
   return meeting;
 }
 
@@ -214,7 +215,7 @@ void Meeting::farewell() {
   if (hosting()) link_->farewell(Deadline::in(kFarewell));
 }
 
-void Meeting::open_link() {
+void Meeting::open_link(Millis grace) {
   const auto describe = [nodes = nodes_, names = names_](const std::string& name) -> std::optional<std::string> {
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i] == name) return fmt::format("node {} ({}, {})", i, nodes[i].host, nodes[i].address);
@@ -226,6 +227,7 @@ void Meeting::open_link() {
       .coordinator = fmt::format("node 0 ({}, {})", nodes_[0].host, to_string(store_)),
       .lost = hosting() ? lost_ : nullptr,
       .describe = describe,
+      .attempt_timeout = grace + kToRestart,
   });
 }
 

@@ -63,7 +63,7 @@ class Meeting {
   void compare_job(const Request& request);
   void serve_probe(const Seat& seat);
   void meet(const Request& request, const Seat& seat, Introduction self, Deadline deadline);
-  void open_link();
+  void open_link(Millis grace);
 
   int node_ = -1;
   std::string name_;
