@@ -24,7 +24,10 @@ constexpr const char* kHelp =
     "\n"
     "The options about machines are those of `trireme launch` (see: trireme help launch nodes).\n";
 
+bool g_problem = false;
+
 void line(bool good, const std::string& what) {
+  g_problem |= !good;
   fmt::print("{} {}\n", good ? "ok     " : "problem", what);
 }
 
@@ -87,7 +90,7 @@ int check_machine() {
   check_shared_memory();
   check_limits();
   check_token();
-  return 0;
+  return g_problem ? 1 : 0;
 }
 
 }  // namespace

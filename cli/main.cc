@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 
@@ -60,7 +61,9 @@ int dispatch(const Words& words) {
 int main(int argc, char** argv) {
   trireme::cli::fill_standard_descriptors();
   try {
-    return trireme::cli::dispatch({argv + 1, argv + argc});
+    const int code = trireme::cli::dispatch({argv + 1, argv + argc});
+    if (std::fflush(stdout) != 0 && code == 0) throw trireme::SystemError(errno, "cannot write to standard output");
+    return code;
   } catch (const trireme::Error& error) {
     fmt::print(stderr, "trireme: error: {}\n", error.what());
     return error.exit_code();

@@ -6,6 +6,7 @@
 All launchers take turns on the same machine in the same run. Prints a Markdown table; --write also puts it between the
 marks <!-- bench:launch --> and <!-- /bench:launch --> of docs/benchmarks.md, and the medians into README.md.
 """
+
 import argparse
 import os
 import re
@@ -22,7 +23,9 @@ LIMIT_MS = 100  # what the launcher promises
 
 
 def peers():
-    asked = subprocess.run(["bash", ROOT / "setup/setup.sh", "where", "peers"], stdout=subprocess.PIPE, text=True, check=True)
+    asked = subprocess.run(
+        ["bash", ROOT / "setup/setup.sh", "where", "peers"], stdout=subprocess.PIPE, text=True, check=True
+    )
     folder = Path(asked.stdout.strip())
     if not (folder / "bin/python").exists():
         sys.exit(f"no Python peers in {folder}; run setup/setup.sh interop")
@@ -32,18 +35,32 @@ def peers():
 def launchers(folder, trireme):
     """[(name, command, is a peer)]; the commands run in a folder that holds nothing.sh."""
     python = peers() / "bin/python"
-    return [("`trireme launch -n 2 true`", [trireme, "launch", "-n", "2", "true"], False),
-            ("`torchrun --nproc-per-node 2 --no-python true`",
-             [peers() / "bin/torchrun", "--nproc-per-node", "2", "--no-python", "true"], True),
-            ("`python -m paddle.distributed.launch --nproc_per_node 2 nothing.sh`",
-             [python, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", folder / "nothing.sh"], True)]
+    return [
+        ("`trireme launch -n 2 true`", [trireme, "launch", "-n", "2", "true"], False),
+        (
+            "`torchrun --nproc-per-node 2 --no-python true`",
+            [peers() / "bin/torchrun", "--nproc-per-node", "2", "--no-python", "true"],
+            True,
+        ),
+        (
+            "`python -m paddle.distributed.launch --nproc_per_node 2 nothing.sh`",
+            [python, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", folder / "nothing.sh"],
+            True,
+        ),
+    ]
 
 
 def run_once(command, folder):
     """Milliseconds from start to end; a launcher that fails ends the benchmark."""
     before = time.perf_counter()
-    done = subprocess.run([str(word) for word in command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     elapsed = (time.perf_counter() - before) * 1000
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}: exit {done.returncode}\n{done.stdout}")
@@ -64,12 +81,16 @@ def measure(candidates, runs, peer_runs, folder):
 
 def machine_facts():
     model = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
-    return f"{len(os.sched_getaffinity(0))} cores, {model[1] if model else 'unknown CPU'}, Linux {os.uname().release.split('-')[0]}"
+    kernel = os.uname().release.split("-")[0]
+    return f"{len(os.sched_getaffinity(0))} cores, {model[1] if model else 'unknown CPU'}, Linux {kernel}"
 
 
 def table(times):
     own = statistics.median(next(iter(times.values())))
-    lines = ["| two processes that do nothing, start to end | median ms | fastest ms | runs | times Trireme |", "|---|---:|---:|---:|---:|"]
+    lines = [
+        "| two processes that do nothing, start to end | median ms | fastest ms | runs | times Trireme |",
+        "|---|---:|---:|---:|---:|",
+    ]
     for name, values in times.items():
         median = statistics.median(values)
         lines.append(f"| {name} | {median:.1f} | {min(values):.1f} | {len(values)} | {median / own:.1f} |")

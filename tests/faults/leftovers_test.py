@@ -1,4 +1,5 @@
 """Nothing is left behind: grandchildren, daemons, and everything else when the launcher itself is killed."""
+
 import os
 import select
 import signal
@@ -56,9 +57,18 @@ class Grandchildren(Case):
 
     def test_double_fork_daemon(self):
         """A daemon as daemons are made: its parent is gone before the worker ends."""
-        result = self.launch("-n", 1, "--grace", 1, self.script("worker", f"""
+        result = self.launch(
+            "-n",
+            1,
+            "--grace",
+            1,
+            self.script(
+                "worker",
+                f"""
             (setsid sh -c 'trap "" TERM HUP; echo $$ >daemon; {FOREVER}' >/dev/null 2>&1 &)
-            while [ ! -s daemon ]; do sleep 0.01; done"""))
+            while [ ! -s daemon ]; do sleep 0.01; done""",
+            ),
+        )
         self.assert_ends(result, 0)
         self.assertFalse(alive(int(read(self.folder / "daemon"))), result)
 

@@ -1,4 +1,5 @@
 """A rank that the kernel kills because memory ran out is told apart from one killed by hand."""
+
 import os
 from pathlib import Path
 
@@ -43,7 +44,9 @@ class OutOfMemory(Case):
         self.addCleanup(group.remove)  # runs after the check that no process is left
         self.addCleanup(self._nothing_left)
         eater = self.script("worker", f"echo $$ >pid.$RANK; if [ $RANK = 0 ]; then {FOREVER}; fi; exec tail /dev/zero")
-        job = self.start_command(["sh", "-c", f'echo $$ >{group.path}/cgroup.procs && exec "$@"', "sh", TRIREME, "launch", "-n", "2", eater])
+        job = self.start_command(
+            ["sh", "-c", f'echo $$ >{group.path}/cgroup.procs && exec "$@"', "sh", TRIREME, "launch", "-n", "2", eater]
+        )
         result = job.wait(30)
         self.assert_ends(result, 137)
         self.assert_says(result, r"rank 1\b[^\n]*kernel[^\n]*memory")

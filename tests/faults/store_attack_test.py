@@ -1,4 +1,5 @@
 """Strangers at the job's store: noise, wrong lengths, a wrong token, slowness. The job does not notice."""
+
 import contextlib
 import os
 import socket
@@ -18,7 +19,13 @@ def message(kind, *parts, number=0):
 class StoreAttack(Case):
     def setUp(self):
         super().setUp()
-        self.job = self.start("-n", 2, self.script("worker", "env -0 >part.$RANK; mv part.$RANK env.$RANK; while [ ! -e go ]; do sleep 0.02; done"))
+        self.job = self.start(
+            "-n",
+            2,
+            self.script(
+                "worker", "env -0 >part.$RANK; mv part.$RANK env.$RANK; while [ ! -e go ]; do sleep 0.02; done"
+            ),
+        )
         self.wait_file("env.0"), self.wait_file("env.1")
         host, _, port = environment_of(self.folder / "env.0")["TRIREME_STORE"].rpartition(":")
         self.address = (host.strip("[]"), int(port))

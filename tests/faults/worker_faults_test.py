@@ -1,4 +1,5 @@
 """A rank fails on one machine: the right one is blamed, in words, and the launcher ends in time."""
+
 import os
 import signal
 import time
@@ -28,7 +29,9 @@ class WorkerFaults(Case):
     WAIT_FOR_GO = "while [ ! -e go ]; do sleep 0.01; done"
 
     def test_exit_7_while_the_peer_ignores_sigterm(self):
-        job = self.start_ranks(f"trap '' TERM; {READY}; {FOREVER}", f"{READY}; {self.WAIT_FOR_GO}; exit 7", options=["--grace", 1])
+        job = self.start_ranks(
+            f"trap '' TERM; {READY}; {FOREVER}", f"{READY}; {self.WAIT_FOR_GO}; exit 7", options=["--grace", 1]
+        )
         self.worker_pids(2)
         result = self.end_after(job, self.go)
         self.assert_ends(result, 7)
@@ -80,7 +83,9 @@ class WorkerFaults(Case):
 
     def test_first_of_two_failures_is_the_culprit(self):
         """Rank 0 fails too, but only because it is told to stop."""
-        job = self.start_ranks(f"trap 'exit 3' TERM; {READY}; {FOREVER}", f"{READY}; {self.WAIT_FOR_GO}; exit 7", f"{READY}; {FOREVER}")
+        job = self.start_ranks(
+            f"trap 'exit 3' TERM; {READY}; {FOREVER}", f"{READY}; {self.WAIT_FOR_GO}; exit 7", f"{READY}; {FOREVER}"
+        )
         self.worker_pids(3)
         result = self.end_after(job, self.go)
         self.assert_ends(result, 7)
@@ -88,7 +93,11 @@ class WorkerFaults(Case):
         self.assert_says(result, r"ranks? 0.*2.*stopped because of|stopped because of")
 
     def test_rank_fails_while_peer_closed_its_output(self):
-        job = self.start_ranks(f"exec >&- 2>&-; trap '' TERM; {READY}; {FOREVER}", f"{READY}; {self.WAIT_FOR_GO}; exit 7", options=["--grace", 1])
+        job = self.start_ranks(
+            f"exec >&- 2>&-; trap '' TERM; {READY}; {FOREVER}",
+            f"{READY}; {self.WAIT_FOR_GO}; exit 7",
+            options=["--grace", 1],
+        )
         self.worker_pids(2)
         result = self.end_after(job, self.go)
         self.assert_ends(result, 7)
@@ -124,7 +133,9 @@ class WorkerFaults(Case):
         self.assert_says(result, rf"rank {rank}\b[^\n]*{how}")
         first = result.err.lower().find(f"rank {rank}")
         others = [result.err.lower().find(f"rank {other}") for other in range(8) if other != rank]
-        self.assertTrue(all(position < 0 or position > first for position in others), f"rank {rank} is not named first:{result}")
+        self.assertTrue(
+            all(position < 0 or position > first for position in others), f"rank {rank} is not named first:{result}"
+        )
 
 
 if __name__ == "__main__":

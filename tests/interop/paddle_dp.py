@@ -1,4 +1,5 @@
 """A stock Paddle training script: init_parallel_env, DataParallel, a few steps."""
+
 import paddle
 import paddle.distributed as dist
 
@@ -8,7 +9,9 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
 
     paddle.seed(rank)  # different weights and data on every rank; DataParallel must make the weights equal
-    model = paddle.DataParallel(paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 1)))
+    model = paddle.DataParallel(
+        paddle.nn.Sequential(paddle.nn.Linear(8, 16), paddle.nn.ReLU(), paddle.nn.Linear(16, 1))
+    )
     optimizer = paddle.optimizer.SGD(learning_rate=0.1, parameters=model.parameters())
     for _ in range(5):
         loss = paddle.nn.functional.mse_loss(model(paddle.randn([4, 8])), paddle.randn([4, 1]))

@@ -1,4 +1,5 @@
 """Stock PyTorch and Paddle scripts, unchanged, under `trireme launch` as under their own launchers."""
+
 import os
 import re
 import subprocess
@@ -13,7 +14,9 @@ PATIENCE = 100  # seconds: two cores may have to import torch four times
 
 def peers():
     """The folder of the Python that has torch and paddle."""
-    asked = subprocess.run(["bash", ROOT / "setup/setup.sh", "where", "peers"], stdout=subprocess.PIPE, text=True, check=True)
+    asked = subprocess.run(
+        ["bash", ROOT / "setup/setup.sh", "where", "peers"], stdout=subprocess.PIPE, text=True, check=True
+    )
     folder = Path(os.environ.get("TRIREME_PEERS", asked.stdout.strip()))
     if not (folder / "bin/python").exists():
         raise AssertionError(f"no Python peers in {folder}; run `make interop`, or setup/setup.sh interop")
@@ -48,10 +51,14 @@ class OneMachine(StockCase, Case):
 
 class TwoMachines(StockCase, MachineCase):
     def run_script(self, name):
-        results = self.launch_everywhere("--ips", self.ips, "-n", 2, HERE / name, env=self.with_peers(), timeout=PATIENCE)
+        results = self.launch_everywhere(
+            "--ips", self.ips, "-n", 2, HERE / name, env=self.with_peers(), timeout=PATIENCE
+        )
         for result in results:
             self.assert_ends(result, 0)
-        self.assert_trained([read(self.log_of(machine) / f"workerlog.{rank}") for machine in self.machines for rank in (0, 1)], 4)
+        self.assert_trained(
+            [read(self.log_of(machine) / f"workerlog.{rank}") for machine in self.machines for rank in (0, 1)], 4
+        )
 
     def test_torch(self):
         self.run_script("torch_ddp.py")
@@ -69,8 +76,17 @@ class OwnLaunchers(StockCase, Case):
         return result
 
     def test_torchrun(self):
-        result = self.run_command("torch.distributed.run", "--standalone", "--nproc-per-node", 2, "--redirects", 3, "--log-dir", "log",
-                                  HERE / "torch_ddp.py")
+        result = self.run_command(
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            2,
+            "--redirects",
+            3,
+            "--log-dir",
+            "log",
+            HERE / "torch_ddp.py",
+        )
         self.assert_trained([result.text] + [read(path) for path in self.log.rglob("stdout.log")], 2)
 
     def test_paddle(self):

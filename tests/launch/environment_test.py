@@ -1,11 +1,12 @@
 """What each worker finds in its environment, and what the console says about it."""
+
 import json
 import os
 import re
 
 from trireme_test import Case, environment_of, main, read
 
-DUMP = 'env -0 >env.$RANK'
+DUMP = "env -0 >env.$RANK"
 HEADLINE = "Local start 2 processes. First process distributed environment info (Only For Debug):"
 
 
@@ -21,12 +22,28 @@ class Environment(Case):
     def test_two_processes(self):
         for rank, env in enumerate(self.dump("-n", 2, "--job_id", "seven")):
             self.assert_values(
-                env, RANK=f"{rank}", LOCAL_RANK=f"{rank}", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2", GROUP_RANK="0", GROUP_WORLD_SIZE="1",
-                TORCHELASTIC_RESTART_COUNT="0", TORCHELASTIC_MAX_RESTARTS="0", TORCHELASTIC_RUN_ID="seven",
+                env,
+                RANK=f"{rank}",
+                LOCAL_RANK=f"{rank}",
+                WORLD_SIZE="2",
+                LOCAL_WORLD_SIZE="2",
+                GROUP_RANK="0",
+                GROUP_WORLD_SIZE="1",
+                TORCHELASTIC_RESTART_COUNT="0",
+                TORCHELASTIC_MAX_RESTARTS="0",
+                TORCHELASTIC_RUN_ID="seven",
                 TORCHELASTIC_USE_AGENT_STORE="False",
-                PADDLE_TRAINER_ID=f"{rank}", PADDLE_GLOBAL_RANK=f"{rank}", PADDLE_LOCAL_RANK=f"{rank}", PADDLE_RANK_IN_NODE=f"{rank}",
-                PADDLE_TRAINERS_NUM="2", PADDLE_GLOBAL_SIZE="2", PADDLE_LOCAL_SIZE="2", PADDLE_NNODES="1",
-                PADDLE_DISTRI_BACKEND="gloo", PADDLE_LOG_DIR=str(self.log))
+                PADDLE_TRAINER_ID=f"{rank}",
+                PADDLE_GLOBAL_RANK=f"{rank}",
+                PADDLE_LOCAL_RANK=f"{rank}",
+                PADDLE_RANK_IN_NODE=f"{rank}",
+                PADDLE_TRAINERS_NUM="2",
+                PADDLE_GLOBAL_SIZE="2",
+                PADDLE_LOCAL_SIZE="2",
+                PADDLE_NNODES="1",
+                PADDLE_DISTRI_BACKEND="gloo",
+                PADDLE_LOG_DIR=str(self.log),
+            )
 
     def test_endpoints(self):
         first, second = self.dump("-n", 2)
@@ -40,8 +57,14 @@ class Environment(Case):
 
     def test_every_variable_of_the_peers_is_there(self):
         env = self.dump("-n", 1, count=1)[0]
-        wanted = {"PADDLE_AUTO_CLUSTER", "PADDLE_BACKUP_ENV_PATH", "POD_NAME", "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME",
-                  "TRIREME_STORE"}
+        wanted = {
+            "PADDLE_AUTO_CLUSTER",
+            "PADDLE_BACKUP_ENV_PATH",
+            "POD_NAME",
+            "OMP_NUM_THREADS",
+            "GLOO_SOCKET_IFNAME",
+            "TRIREME_STORE",
+        }
         self.assertEqual(wanted - env.keys(), set())
 
     def test_backup_file_holds_the_same(self):
@@ -55,7 +78,9 @@ class Environment(Case):
         for name in ("FLAGS_START_PORT", "PADDLE_START_PORT"):
             with self.subTest(name):
                 envs = self.dump("-n", 2, env={name: "17000"})
-                self.assertEqual([env["PADDLE_CURRENT_ENDPOINT"].rpartition(":")[2] for env in envs], ["17000", "17001"])
+                self.assertEqual(
+                    [env["PADDLE_CURRENT_ENDPOINT"].rpartition(":")[2] for env in envs], ["17000", "17001"]
+                )
 
     def test_option_beats_variable(self):
         envs = self.dump("-n", 2, "--start_port", 18000, env={"FLAGS_START_PORT": "17000"})
@@ -66,12 +91,19 @@ class Environment(Case):
         self.assert_values(self.dump("-n", 2)[0], OMP_NUM_THREADS=str(max(1, cores // 2)))
 
     def test_what_the_user_set_stays(self):
-        mine = {"OMP_NUM_THREADS": "3", "GLOO_SOCKET_IFNAME": "mine0", "NCCL_SOCKET_IFNAME": "mine1", "ONEDNN_MAX_CPU_ISA": "AVX2",
-                "PLAIN": "inherited"}
+        mine = {
+            "OMP_NUM_THREADS": "3",
+            "GLOO_SOCKET_IFNAME": "mine0",
+            "NCCL_SOCKET_IFNAME": "mine1",
+            "ONEDNN_MAX_CPU_ISA": "AVX2",
+            "PLAIN": "inherited",
+        }
         self.assert_values(self.dump("-n", 2, env=mine)[1], **mine)
 
     def test_env_option(self):
-        env = self.dump("-n", 2, "--env", "A=1", "--env=B=two words=x", "--env", "PLAIN=", env={"PLAIN": "inherited"})[1]
+        env = self.dump("-n", 2, "--env", "A=1", "--env=B=two words=x", "--env", "PLAIN=", env={"PLAIN": "inherited"})[
+            1
+        ]
         self.assert_values(env, A="1", B="two words=x", PLAIN="")
 
     def test_env_option_without_value(self):
@@ -99,9 +131,12 @@ class Inheritance(Case):
         return [json.loads(read(self.log / f"workerlog.{rank}")) for rank in (0, 1)]
 
     def test_no_stray_descriptors(self):
-        body = ("fds = set(map(int, os.listdir('/proc/self/fd')))\n"
-                "mine = {int(os.environ[name]) for name in ('TRIREME_TOKEN_FD', 'TRIREME_LISTEN_FD')}\n"
-                "print(json.dumps([os.readlink(f'/proc/self/fd/{fd}') for fd in fds - mine - {0, 1, 2} if os.path.lexists(f'/proc/self/fd/{fd}')]))")
+        body = (
+            "fds = set(map(int, os.listdir('/proc/self/fd')))\n"
+            "mine = {int(os.environ[name]) for name in ('TRIREME_TOKEN_FD', 'TRIREME_LISTEN_FD')}\n"
+            "stray = [f'/proc/self/fd/{fd}' for fd in fds - mine - {0, 1, 2}]\n"
+            "print(json.dumps([os.readlink(path) for path in stray if os.path.lexists(path)]))"
+        )
         self.assertEqual(self.report(body), [[], []])
 
     def test_every_worker_can_read_the_token(self):
@@ -110,14 +145,19 @@ class Inheritance(Case):
         self.assertEqual(len(first), 64)
 
     def test_token_is_read_only(self):
-        body = ("fd = int(os.environ['TRIREME_TOKEN_FD'])\n"
-                "try:\n    os.pwrite(fd, b'x' * 32, 0); print('true')\nexcept OSError:\n    print('false')")
+        body = (
+            "fd = int(os.environ['TRIREME_TOKEN_FD'])\n"
+            "try:\n    os.pwrite(fd, b'x' * 32, 0); print('true')\nexcept OSError:\n    print('false')"
+        )
         self.assertEqual(self.report(body), [False, False])
 
     def test_signals_are_as_a_shell_gives_them(self):
         body = "print(json.dumps([line.split()[1] for line in open('/proc/self/status') if line.startswith('SigBlk')]))"
         self.assertEqual(self.report(body), [["0" * 16]] * 2)
-        body = "print(json.dumps([s.name for s in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1) if signal.getsignal(s) != signal.SIG_DFL]))"
+        body = (
+            "some = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1)\n"
+            "print(json.dumps([s.name for s in some if signal.getsignal(s) != signal.SIG_DFL]))"
+        )
         self.assertEqual(self.report(body), [[], []])
 
     def test_bind(self):
@@ -154,7 +194,9 @@ class Table(Case):
     def test_long_values_are_cut_to_the_box(self):
         result = self.launch("-n", 8, "true")
         self.assert_says(result, r"^    \| +PADDLE_TRAINER_ENDPOINTS  \.\.\. .*\.\.\. \|$")
-        self.assertEqual({len(line) for line in result.text.splitlines() if re.match(r"    [+|]", line)}, {4 + 89}, result)
+        self.assertEqual(
+            {len(line) for line in result.text.splitlines() if re.match(r"    [+|]", line)}, {4 + 89}, result
+        )
 
     def test_no_colour_in_a_file(self):
         self.assertNotIn("\033[", self.launch("-n", 2, "sh", "-c", "exit 7").text)
@@ -166,7 +208,15 @@ class DryRun(Case):
         self.assert_ends(result, 0)
         self.assertFalse((self.folder / "ran").exists(), "a dry run started the program")
         self.assertFalse(self.log.exists(), "a dry run made the log folder")
-        self.assert_says(result, r"\bRANK\b.*1", r"PADDLE_TRAINER_ENDPOINTS", r"WORLD_SIZE.*2", r"\bCPU\b", r"worker --lr 0\.1", os.uname().nodename)
+        self.assert_says(
+            result,
+            r"\bRANK\b.*1",
+            r"PADDLE_TRAINER_ENDPOINTS",
+            r"WORLD_SIZE.*2",
+            r"\bCPU\b",
+            r"worker --lr 0\.1",
+            os.uname().nodename,
+        )
 
 
 if __name__ == "__main__":

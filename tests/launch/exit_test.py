@@ -1,4 +1,5 @@
 """How the launcher ends: exit codes, programs that cannot start, restarts, result.json."""
+
 import json
 import os
 
@@ -18,13 +19,17 @@ class ExitCode(Case):
         self.assertIn("<-n><5><--gpus=x><two words><><--><-h><*>", result.out, result)
 
     def test_culprits_code_not_the_victims(self):
-        result = self.launch("-n", 2, "sh", "-c", 'if [ "$RANK" = 1 ]; then exit 7; fi; trap "exit 3" TERM; while :; do sleep 0.05; done')
+        result = self.launch(
+            "-n", 2, "sh", "-c", 'if [ "$RANK" = 1 ]; then exit 7; fi; trap "exit 3" TERM; while :; do sleep 0.05; done'
+        )
         self.assert_ends(result, 7)
         self.assert_says(result, r"rank 1\b.*exit(ed with)?( code| status)? 7", r"rank 0\b.*stopped because of")
         self.assert_within(5, result)
 
     def test_both_ranks_succeed_at_different_times(self):
-        worker = self.script("worker", 'if [ "$RANK" = 1 ]; then while [ ! -e go ]; do sleep 0.02; done; fi; echo done >done.$RANK')
+        worker = self.script(
+            "worker", 'if [ "$RANK" = 1 ]; then while [ ! -e go ]; do sleep 0.02; done; fi; echo done >done.$RANK'
+        )
         job = self.start("-n", 2, worker)
         self.wait_file("done.0")
         self.assertEqual(read(self.folder / "done.1"), "", "rank 1 ended before it was allowed to")
@@ -40,7 +45,9 @@ class ExitCode(Case):
         self.assert_says(result, r"unbuffered True \['--flag'\]")
 
     def test_last_lines_and_log_path_are_shown(self):
-        result = self.launch("-n", 2, "sh", "-c", 'if [ "$RANK" = 1 ]; then seq -f "line %g of rank 1" 100; exit 9; fi; sleep 60')
+        result = self.launch(
+            "-n", 2, "sh", "-c", 'if [ "$RANK" = 1 ]; then seq -f "line %g of rank 1" 100; exit 9; fi; sleep 60'
+        )
         self.assert_ends(result, 9)
         self.assert_says(result, r"line 100 of rank 1", r"line 71 of rank 1", r"workerlog\.1")
         self.assert_silent_on(result, r"line 70 of rank 1")
@@ -90,7 +97,9 @@ class Program(Case):
 
 
 class Restart(Case):
-    FAILS_ONCE = 'echo "$TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS" >>counts.$RANK; [ "$TORCHELASTIC_RESTART_COUNT" -ge 1 ]'
+    FAILS_ONCE = """
+        echo "$TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS" >>counts.$RANK
+        [ "$TORCHELASTIC_RESTART_COUNT" -ge 1 ]"""
 
     def test_second_try_succeeds(self):
         result = self.launch("-n", 2, "--max_restart", 3, self.script("worker", self.FAILS_ONCE))

@@ -1,4 +1,5 @@
 """Which GPUs the workers get. This machine may have none: a stand-in for NVML shows eight, as the real one would."""
+
 import os
 
 from trireme_test import TRIREME, Case, main
@@ -31,8 +32,10 @@ class Gpus(Case):
         self.assert_ends(result, 0)
         self.assert_says(result, r"launch train in GPU mode", r"FLAGS_selected_gpus")
         count = len(list(self.folder.glob("env.*")))
-        return [tuple(env.get(name) for name in ("CUDA_VISIBLE_DEVICES", "FLAGS_selected_gpus", "LOCAL_RANK"))
-                for env in self.worker_environments(count)]
+        return [
+            tuple(env.get(name) for name in ("CUDA_VISIBLE_DEVICES", "FLAGS_selected_gpus", "LOCAL_RANK"))
+            for env in self.worker_environments(count)
+        ]
 
     def test_one_process_for_each_visible_gpu(self):
         everything = "0,1,2,3,4,5,6,7"
@@ -80,7 +83,11 @@ class Gpus(Case):
 
 class NoDriver(Case):
     def test_an_id_that_cannot_be_checked(self):
-        self.assert_usage(self.launch("--gpus", "9", "true", env={"CUDA_VISIBLE_DEVICES": "4,5"}), r"--gpus 9", r"no GPU is visible|visible are")
+        self.assert_usage(
+            self.launch("--gpus", "9", "true", env={"CUDA_VISIBLE_DEVICES": "4,5"}),
+            r"--gpus 9",
+            r"no GPU is visible|visible are",
+        )
 
 
 if __name__ == "__main__":

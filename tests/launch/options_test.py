@@ -1,4 +1,5 @@
 """What the command line takes, and what it refuses with which words."""
+
 import os
 
 from trireme_test import TRIREME, Case, main, read
@@ -25,7 +26,13 @@ class WrongOptions(Case):
         self.assert_usage(self.launch("--job_id"), r"--job_id")
 
     def test_not_supported_with_the_reason(self):
-        for args in (["--servers", "127.0.0.1:1"], ["--server_num", "1"], ["--run_mode", "ps"], ["--auto_tuner_json", "x"], ["--legacy", "true"]):
+        for args in (
+            ["--servers", "127.0.0.1:1"],
+            ["--server_num", "1"],
+            ["--run_mode", "ps"],
+            ["--auto_tuner_json", "x"],
+            ["--legacy", "true"],
+        ):
             self.refused(*args, says=[r"not supported", r"because"])
 
     def test_process_count(self):
@@ -37,8 +44,14 @@ class WrongOptions(Case):
         self.refused("-n", "", says=[r"nproc_per_node|-n"])
 
     def test_gpus(self):
-        for args, words in ((["--gpus", "9"], r"\b9\b"), (["--gpus", "zero"], r"zero"), (["--gpus", "0,0"], r"twice|repeated|more than once|duplicate"),
-                            (["--gpus", ""], r"empty|missing"), (["--gpus", "0,,1"], r"empty|missing"), (["--gpus", "-1"], r"-1")):
+        for args, words in (
+            (["--gpus", "9"], r"\b9\b"),
+            (["--gpus", "zero"], r"zero"),
+            (["--gpus", "0,0"], r"twice|repeated|more than once|duplicate"),
+            (["--gpus", ""], r"empty|missing"),
+            (["--gpus", "0,,1"], r"empty|missing"),
+            (["--gpus", "-1"], r"-1"),
+        ):
             self.refused(*args, says=[words, r"--(gpus|devices)"], env={"CUDA_VISIBLE_DEVICES": ""})
 
     def test_nnodes(self):
@@ -62,8 +75,18 @@ class WrongOptions(Case):
         self.refused("-n", "1", says=[r"FLAGS_START_PORT", r"99999"], env={"FLAGS_START_PORT": "99999"})
 
     def test_numbers(self):
-        for args in (["--max_restart", "x"], ["--max_restart", "-1"], ["--grace", "soon"], ["--grace", "-1"], ["--join_timeout", "x"],
-                     ["--rank", "first"], ["--log_level", "loud"], ["--bind", "elbow"], ["--tee", "x"], ["--wrap", "gdb"]):
+        for args in (
+            ["--max_restart", "x"],
+            ["--max_restart", "-1"],
+            ["--grace", "soon"],
+            ["--grace", "-1"],
+            ["--join_timeout", "x"],
+            ["--rank", "first"],
+            ["--log_level", "loud"],
+            ["--bind", "elbow"],
+            ["--tee", "x"],
+            ["--wrap", "gdb"],
+        ):
             self.refused(*args, says=[args[0].replace("_", "[-_]"), args[1]])
 
     def test_rank_outside_nnodes(self):
@@ -121,17 +144,34 @@ class Aliases(Case):
         return lines
 
     def test_torchrun(self):
-        self.assertEqual(self.world("--standalone", "--nproc-per-node=2", "--rdzv-id", "seven", "--max-restarts", "0", "--no-python"),
-                         ["0/2 seven", "1/2 seven"])
-        self.assertEqual(self.world("--nproc-per-node", "2", "--nnodes=1", "--node-rank=0", "--master-addr=127.0.0.1", "--master-port=29577",
-                                    "--rdzv-backend=c10d"), ["0/2 default", "1/2 default"])
+        self.assertEqual(
+            self.world(
+                "--standalone", "--nproc-per-node=2", "--rdzv-id", "seven", "--max-restarts", "0", "--no-python"
+            ),
+            ["0/2 seven", "1/2 seven"],
+        )
+        self.assertEqual(
+            self.world(
+                "--nproc-per-node",
+                "2",
+                "--nnodes=1",
+                "--node-rank=0",
+                "--master-addr=127.0.0.1",
+                "--master-port=29577",
+                "--rdzv-backend=c10d",
+            ),
+            ["0/2 default", "1/2 default"],
+        )
 
     def test_horovod(self):
         self.assertEqual(self.world("-np", "2"), ["0/2 default", "1/2 default"])
         self.assertEqual(self.world("-np", "2", "-H", "localhost:2"), ["0/2 default", "1/2 default"])
 
     def test_paddle(self):
-        self.assertEqual(self.world("--nproc_per_node", "2", "--job_id", "seven", "--run_mode", "collective"), ["0/2 seven", "1/2 seven"])
+        self.assertEqual(
+            self.world("--nproc_per_node", "2", "--job_id", "seven", "--run_mode", "collective"),
+            ["0/2 seven", "1/2 seven"],
+        )
         self.assertEqual(self.world("--ips", "127.0.0.1", "--nproc_per_node=2"), ["0/2 default", "1/2 default"])
 
     def test_process_count_in_words(self):

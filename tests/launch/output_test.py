@@ -1,4 +1,5 @@
 """Where the workers' output goes: console, log files; and output that would choke a careless launcher."""
+
 import os
 import re
 import subprocess
@@ -14,7 +15,9 @@ class Logs(Case):
         result = self.launch("-n", 2, self.script("worker", self.TALK))
         self.assert_ends(result, 0)
         for rank in (0, 1):
-            self.assertEqual(sorted(read(self.log / f"workerlog.{rank}").splitlines()), [f"err of {rank}", f"out of {rank}"], result)
+            self.assertEqual(
+                sorted(read(self.log / f"workerlog.{rank}").splitlines()), [f"err of {rank}", f"out of {rank}"], result
+            )
         self.assert_says(result, r"^out of 0$", r"^err of 0$")
         self.assert_silent_on(result, r"of 1$")
 
@@ -64,7 +67,14 @@ class Logs(Case):
             self.assertRegex(line, r"(\d)-begin \d+ end-\1$")
 
     def test_rotation(self):
-        self.launch("-n", 1, "sh", "-c", "seq -f 'line %.0f of a long log, padded to be long enough' 60000", env={"TRIREME_LOG_MAX_MB": "1"})
+        self.launch(
+            "-n",
+            1,
+            "sh",
+            "-c",
+            "seq -f 'line %.0f of a long log, padded to be long enough' 60000",
+            env={"TRIREME_LOG_MAX_MB": "1"},
+        )
         files = sorted(path.name for path in self.log.glob("workerlog.0*"))
         self.assertIn("workerlog.0.1", files)
         for name in files:
@@ -72,14 +82,18 @@ class Logs(Case):
         self.assertIn("line 60000 of", read(self.log / "workerlog.0"))
 
     def test_rotation_without_newlines(self):
-        self.launch("sh", "-c", 'head -c 20000000 /dev/zero | tr "\\0" x', env={"TRIREME_LOG_MAX_MB": "1"}, discard_stdout=True)
+        self.launch(
+            "sh", "-c", 'head -c 20000000 /dev/zero | tr "\\0" x', env={"TRIREME_LOG_MAX_MB": "1"}, discard_stdout=True
+        )
         sizes = {path.name: path.stat().st_size for path in self.log.glob("workerlog.0*")}
         self.assertLess(max(sizes.values()), 3 * 2**20, sizes)
 
 
 class HostileOutput(Case):
     def test_1_gb_without_newline(self):
-        result = self.launch("-n", 1, "sh", "-c", 'head -c 1073741824 /dev/zero | tr "\\0" x', discard_stdout=True, timeout=100)
+        result = self.launch(
+            "-n", 1, "sh", "-c", 'head -c 1073741824 /dev/zero | tr "\\0" x', discard_stdout=True, timeout=100
+        )
         self.assert_ends(result, 0)
         self.assertLess(result.memory_kb, (1000 if SANITIZED else 100) * 1024, result)
 
@@ -96,9 +110,11 @@ class HostileOutput(Case):
 
     def cpu_seconds_while_idle(self, job):
         """Processor time the launcher uses in half a second: this pause measures, it does not synchronise."""
+
         def used():
             fields = read(f"/proc/{job.pid}/stat").rpartition(")")[2].split()
             return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
         before = used()
         time.sleep(0.5)
         return used() - before
@@ -111,7 +127,13 @@ class HostileOutput(Case):
         self.assertEqual((self.log / "workerlog.0").read_bytes(), noise, "the log is not what the worker wrote")
 
     def test_failure_screen_does_not_carry_escape_codes(self):
-        result = self.launch("-n", 2, "sh", "-c", r'if [ "$RANK" = 1 ]; then printf "\033]0;title\007\033[2Jwiped\n"; exit 3; fi; sleep 60')
+        result = self.launch(
+            "-n",
+            2,
+            "sh",
+            "-c",
+            r'if [ "$RANK" = 1 ]; then printf "\033]0;title\007\033[2Jwiped\n"; exit 3; fi; sleep 60',
+        )
         self.assert_ends(result, 3)
         self.assertNotIn("\033[2J", result.text)
         self.assertIn("wiped", result.text)
@@ -123,8 +145,14 @@ class HostileOutput(Case):
 
     def test_console_closed_early(self):
         """`trireme launch ... | head -1` must not stop the training."""
-        done = subprocess.run(["bash", "-c", f"'{TRIREME}' launch -n 1 sh -c 'seq 100000; echo end >ended' | head -1"], cwd=self.folder,
-                              env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=20)
+        done = subprocess.run(
+            ["bash", "-c", f"'{TRIREME}' launch -n 1 sh -c 'seq 100000; echo end >ended' | head -1"],
+            cwd=self.folder,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=20,
+        )
         self.assertEqual(read(self.folder / "ended"), "end\n", done.stderr)
 
     def test_background_child_keeps_the_pipe(self):
@@ -156,15 +184,20 @@ class LogTrouble(Case):
         self.assert_job_went_on(job.wait(), r"No space left on device")
 
     def test_disk_full_from_the_start(self):
-        job = self.start_on_small_disk("4k", "-n", 2, self.script("worker", self.TALK), prepare="cat /dev/zero >log/filler; true;")
+        job = self.start_on_small_disk(
+            "4k", "-n", 2, self.script("worker", self.TALK), prepare="cat /dev/zero >log/filler; true;"
+        )
         self.assert_job_went_on(job.wait(), r"No space left on device")
 
     def start_on_small_disk(self, size, *args, prepare=""):
         """./log is a file system of that size, in a mount namespace of the launcher."""
         self.log.mkdir()
         user = ["--user", "--map-root-user"] if os.geteuid() else []
-        mount = f"mount -t tmpfs -o size={size} small log && {{ {prepare} }} 2>/dev/null; exec \"$@\"" if prepare else \
-            f"mount -t tmpfs -o size={size} small log && exec \"$@\""
+        mount = (
+            f'mount -t tmpfs -o size={size} small log && {{ {prepare} }} 2>/dev/null; exec "$@"'
+            if prepare
+            else f'mount -t tmpfs -o size={size} small log && exec "$@"'
+        )
         return self.start_command(["unshare", *user, "--mount", "sh", "-c", mount, "sh", TRIREME, "launch", *args])
 
 

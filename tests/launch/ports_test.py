@@ -1,4 +1,5 @@
 """Ports: taken ones are named, free ones are never raced for."""
+
 import contextlib
 import os
 import socket
@@ -49,13 +50,16 @@ class NeverRaced(Case):
 
 class Inherited(Case):
     def test_worker_can_listen_on_its_descriptor(self):
-        worker = self.script("worker.py", "#!/usr/bin/env python3\n"
-                             "import os, socket\n"
-                             "held = socket.socket(fileno=int(os.environ['TRIREME_LISTEN_FD']))\n"
-                             "held.listen()\n"
-                             "host, port = os.environ['PADDLE_CURRENT_ENDPOINT'].rsplit(':', 1)\n"
-                             "socket.create_connection((host, int(port))).sendall(b'hello')\n"
-                             "print(held.accept()[0].recv(5))\n")
+        worker = self.script(
+            "worker.py",
+            "#!/usr/bin/env python3\n"
+            "import os, socket\n"
+            "held = socket.socket(fileno=int(os.environ['TRIREME_LISTEN_FD']))\n"
+            "held.listen()\n"
+            "host, port = os.environ['PADDLE_CURRENT_ENDPOINT'].rsplit(':', 1)\n"
+            "socket.create_connection((host, int(port))).sendall(b'hello')\n"
+            "print(held.accept()[0].recv(5))\n",
+        )
         result = self.launch("--no-python", worker)
         self.assert_ends(result, 0)
         self.assertIn("b'hello'", read(self.log / "workerlog.0"))

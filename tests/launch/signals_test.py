@@ -1,4 +1,5 @@
 """Ctrl-C and SIGTERM to the launcher: workers first, with the grace to save; then the end, in time."""
+
 import os
 import pty
 import signal
@@ -47,7 +48,9 @@ class Signals(Case):
         self.assert_within(3, result)
 
     def test_time_to_save(self):
-        result = self.interrupt(signal.SIGTERM, f"trap 'sleep 1; echo saved >saved.$RANK; exit 0' TERM; echo $$ >pid.$RANK; {FOREVER}")
+        result = self.interrupt(
+            signal.SIGTERM, f"trap 'sleep 1; echo saved >saved.$RANK; exit 0' TERM; echo $$ >pid.$RANK; {FOREVER}"
+        )
         self.assert_ends(result, 143)
         self.assertEqual([read(self.folder / f"saved.{rank}") for rank in (0, 1)], ["saved\n"] * 2, result)
 

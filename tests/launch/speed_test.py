@@ -1,4 +1,5 @@
 """The launcher is not felt."""
+
 from trireme_test import Case, main
 
 

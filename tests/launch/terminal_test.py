@@ -1,10 +1,12 @@
 """--wrap on a terminal: the wrapped rank has the keyboard, as a debugger needs it."""
+
 import os
 import pty
 import select
 import time
 
 from trireme_test import TRIREME, Case, main
+
 
 class Terminal(Case):
     def typed(self, arguments, when, text):

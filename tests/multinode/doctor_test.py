@@ -1,4 +1,5 @@
 """`trireme doctor`: one machine, and the ways between machines."""
+
 import os
 
 from machines import MachineCase, main
@@ -9,8 +10,16 @@ class OneMachine(Case):
     def test_what_it_looks_at(self):
         result = self.start_command([TRIREME, "doctor"]).wait()
         self.assert_ends(result, 0)
-        self.assert_says(result, os.uname().nodename, rf"{len(os.sched_getaffinity(0))} usable cores", r"GPU", r"127\.0\.0\.1", r"/dev/shm", r"open files",
-                         r"token")
+        self.assert_says(
+            result,
+            os.uname().nodename,
+            rf"{len(os.sched_getaffinity(0))} usable cores",
+            r"GPU",
+            r"127\.0\.0\.1",
+            r"/dev/shm",
+            r"open files",
+            r"token",
+        )
 
     def test_bad_token_file_is_a_problem(self):
         result = self.start_command([TRIREME, "doctor"], env={"TRIREME_TOKEN_FILE": "nowhere"}).wait()
@@ -27,7 +36,10 @@ class Between(MachineCase):
     names = ("alpha", "beta", "gamma")
 
     def doctor_everywhere(self):
-        jobs = [self.start_command(machine.command(self.folder_of(machine), TRIREME, "doctor", "--ips", self.ips)) for machine in self.machines]
+        jobs = [
+            self.start_command(machine.command(self.folder_of(machine), TRIREME, "doctor", "--ips", self.ips))
+            for machine in self.machines
+        ]
         return [job.wait(30) for job in jobs]
 
     def test_measures_each_pair(self):

@@ -1,4 +1,5 @@
 """A failure on one machine is known on the others within seconds, with the culprit's name, host and code."""
+
 import os
 import signal
 import time
@@ -12,7 +13,10 @@ READY = "echo $$ >pid.$LOCAL_RANK"
 class Failure(MachineCase):
     def start_job(self, body, *options):
         jobs = self.start_everywhere("--ips", self.ips, "-n", 2, *options, self.script("worker", f"{READY}; {body}"))
-        self.workers = {machine.name: [int(self.wait_file_on(machine, f"pid.{rank}")) for rank in (0, 1)] for machine in self.machines}
+        self.workers = {
+            machine.name: [int(self.wait_file_on(machine, f"pid.{rank}")) for rank in (0, 1)]
+            for machine in self.machines
+        }
         return jobs
 
     def end_after(self, jobs, action):
@@ -26,14 +30,18 @@ class Failure(MachineCase):
         return results
 
     def test_rank_exits_on_the_second_machine(self):
-        jobs = self.start_job(f"if [ $RANK = 3 ]; then while [ ! -e go ]; do sleep 0.01; done; echo last words; exit 7; fi; {FOREVER}")
+        jobs = self.start_job(
+            f"if [ $RANK = 3 ]; then while [ ! -e go ]; do sleep 0.01; done; echo last words; exit 7; fi; {FOREVER}"
+        )
         results = self.end_after(jobs, (self.folder_of(self.beta) / "go").touch)
         for machine, result in zip(self.machines, results):
             self.assert_ends(result, 7)
             self.assert_within(3, result)
             self.assert_says(result, r"rank 3\b[^\n]*beta[^\n]*exit 7|rank 3\b[^\n]*exit 7[^\n]*beta", r"last words")
             found = self.result_json(self.log_of(machine))
-            self.assertEqual((found["exit_code"], found["culprit"]["rank"], found["culprit"]["host"]), (7, 3, "beta"), found)
+            self.assertEqual(
+                (found["exit_code"], found["culprit"]["rank"], found["culprit"]["host"]), (7, 3, "beta"), found
+            )
 
     def test_rank_killed_on_the_first_machine(self):
         jobs = self.start_job(FOREVER)
@@ -68,6 +76,34 @@ class Failure(MachineCase):
         self.assert_within(3, result)
         self.assert_says(result, rf"node 0\b[^\n]*(alpha|{self.alpha.address})")
         self.assert_gone(2)
+
+    def test_a_stopped_coordinator_holds_nobody_up(self):
+        """A stopped process keeps its connections open and answers nothing."""
+        first, second = self.start_job(
+            f"if [ $RANK = 3 ]; then while [ ! -e go ]; do sleep 0.01; done; exit 5; fi; {FOREVER}", "--grace", 1
+        )
+        first.signal(signal.SIGSTOP)
+        self.addCleanup(lambda: first.code is None and first.signal(signal.SIGCONT))
+        result = self.end_after([second], (self.folder_of(self.beta) / "go").touch)[0]
+        self.assert_ends(result, 5)
+        self.assert_within(1 + 5 + 2, result)
+        first.signal(signal.SIGCONT)
+        self.assertNotEqual(first.wait().code, 0)
+
+    def test_ctrl_c_while_the_others_are_stopping_means_no_restart(self):
+        """The second machine is done with the failed try and waits for the first one, whose rank 0 takes its time."""
+        body = (
+            "if [ $RANK = 1 ]; then while [ ! -e go ]; do sleep 0.01; done; exit 7; fi; "
+            f"[ $RANK = 0 ] && trap 'echo stopping >stopping' TERM; {FOREVER}"
+        )
+        jobs = self.start_job(body, "--max_restart", 2, "--grace", 6)
+        (self.folder_of(self.alpha) / "go").touch()
+        self.wait_file_on(self.alpha, "stopping")
+        jobs[1].wait_output("restarting on every node")
+        results = self.end_after(jobs, lambda: jobs[1].signal(signal.SIGINT))
+        self.assert_ends(results[1], 130)
+        self.assert_ends(results[0], 130)
+        self.assert_says(results[0], "SIGINT on beta")
 
     def test_ctrl_c_on_the_second_machine(self):
         first, second = self.start_job(FOREVER)
@@ -107,7 +143,9 @@ class Failure(MachineCase):
         worker = self.folder_of(self.alpha) / "only-here"
         worker.write_text("#!/bin/sh\nsleep 60\n")
         worker.chmod(0o755)
-        jobs = [self.start_on(machine, "--ips", self.ips, "--join_timeout", 3, "./only-here") for machine in self.machines]
+        jobs = [
+            self.start_on(machine, "--ips", self.ips, "--join_timeout", 3, "./only-here") for machine in self.machines
+        ]
         results = [job.wait() for job in jobs]
         self.assert_ends(results[1], 127)
         self.assertNotEqual(results[0].code, 0, results[0])

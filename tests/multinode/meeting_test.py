@@ -1,4 +1,5 @@
 """How nodes find each other, and what they say when they do not."""
+
 import re
 import signal
 
@@ -31,7 +32,9 @@ class Meeting(MachineCase):
             self.assertEqual(self.read_on(present, "ran"), "", "a job without all its nodes was started")
 
     def test_missing_node_of_a_master_job_is_counted(self):
-        result = self.start_on(self.alpha, "--master", f"{self.alpha.address}:7100", "--nnodes", 2, "--join_timeout", 2, "true").wait()
+        result = self.start_on(
+            self.alpha, "--master", f"{self.alpha.address}:7100", "--nnodes", 2, "--join_timeout", 2, "true"
+        ).wait()
         self.assertNotEqual(result.code, 0, result)
         self.assert_within(5, result)
         self.assert_says(result, r"1 of 2")
@@ -60,32 +63,45 @@ class Meeting(MachineCase):
         self.assert_usage(result, r"127\.0\.0\.1")
 
     def test_job_ids_differ(self):
-        jobs = [self.start_on(machine, "--ips", self.ips, "--job_id", job_id, "--join_timeout", 3, "true")
-                for machine, job_id in ((self.alpha, "monday"), (self.beta, "tuesday"))]
+        jobs = [
+            self.start_on(machine, "--ips", self.ips, "--job_id", job_id, "--join_timeout", 3, "true")
+            for machine, job_id in ((self.alpha, "monday"), (self.beta, "tuesday"))
+        ]
         results = [job.wait() for job in jobs]
         self.assertNotIn(0, [result.code for result in results], results[0])
         self.assert_says(results[1], r"monday", r"tuesday")
 
     def test_node_counts_differ(self):
-        jobs = [self.start_on(machine, "--master", f"{self.alpha.address}:7100", "--nnodes", nodes, "--join_timeout", 3, "true")
-                for machine, nodes in ((self.alpha, 2), (self.beta, 3))]
+        jobs = [
+            self.start_on(
+                machine, "--master", f"{self.alpha.address}:7100", "--nnodes", nodes, "--join_timeout", 3, "true"
+            )
+            for machine, nodes in ((self.alpha, 2), (self.beta, 3))
+        ]
         results = [job.wait() for job in jobs]
         self.assertNotIn(0, [result.code for result in results], results[1])
         self.assert_says(results[1], r"nnodes", r"\b2\b", r"\b3\b")
 
     def test_programs_differ(self):
-        jobs = [self.start_on(self.alpha, "--ips", self.ips, "sh", "-c", "true"), self.start_on(self.beta, "--ips", self.ips, "sh", "-c", "exit 0")]
+        jobs = [
+            self.start_on(self.alpha, "--ips", self.ips, "sh", "-c", "true"),
+            self.start_on(self.beta, "--ips", self.ips, "sh", "-c", "exit 0"),
+        ]
         results = [job.wait() for job in jobs]
         for result in results:
             self.assert_ends(result, 0)
-        self.assertTrue(any(re.search(r"warn.*differ|differ", result.text, re.I) for result in results), f"{results[0]}{results[1]}")
+        self.assertTrue(
+            any(re.search(r"warn.*differ|differ", result.text, re.I) for result in results), f"{results[0]}{results[1]}"
+        )
 
     def test_same_program_is_no_warning(self):
         for result in self.launch_everywhere("--ips", self.ips, "sh", "-c", "true"):
             self.assert_silent_on(result, r"differ")
 
     def test_two_jobs_on_the_same_port(self):
-        first = self.start_everywhere("--ips", self.ips, "--job_id", "early", "sh", "-c", f"echo $$ >pid; trap 'exit 0' TERM; {FOREVER}")
+        first = self.start_everywhere(
+            "--ips", self.ips, "--job_id", "early", "sh", "-c", f"echo $$ >pid; trap 'exit 0' TERM; {FOREVER}"
+        )
         self.wait_file_on(self.alpha, "pid"), self.wait_file_on(self.beta, "pid")
         for machine in self.machines:
             late = self.start_on(machine, "--ips", self.ips, "--job_id", "late", "--join_timeout", 3, "true").wait()
@@ -102,12 +118,16 @@ class Meeting(MachineCase):
             self.assertEqual([job.wait().code for job in jobs], [0, 0])
 
     def test_restart_on_two_machines(self):
-        body = 'echo $TORCHELASTIC_RESTART_COUNT >>counts; [ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT -ge 1 ] || exit 5; true'
-        slow_success = f'if [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 0 ]; then {FOREVER}; fi; {body}'
-        results = self.launch_everywhere("--ips", self.ips, "--max_restart", 1, "sh", "-c", slow_success)
-        for result in results:
+        """Rank 1 fails the first time; rank 0 is stopped because of it, and both succeed the second time."""
+        body = f"""
+            echo $TORCHELASTIC_RESTART_COUNT >>counts
+            case $TORCHELASTIC_RESTART_COUNT.$RANK in
+            0.0) {FOREVER} ;;
+            0.1) exit 5 ;;
+            esac"""
+        for result in self.launch_everywhere("--ips", self.ips, "--max_restart", 1, self.script("worker", body)):
             self.assert_ends(result, 0)
-        self.assertEqual(self.read_on(self.beta, "counts"), "0\n1\n")
+        self.assertEqual([self.read_on(machine, "counts") for machine in self.machines], ["0\n1\n"] * 2)
 
 
 class Etcd(MachineCase):
@@ -116,22 +136,38 @@ class Etcd(MachineCase):
     def setUp(self):
         super().setUp()
         url = f"http://{self.alpha.address}:2379"
-        self.etcd = self.start_command(self.alpha.command(
-            self.folder, "etcd", "--data-dir", self.folder / "etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
-            "--listen-peer-urls", "http://127.0.0.1:2380", "--unsafe-no-fsync"))
+        self.etcd = self.start_command(
+            self.alpha.command(
+                self.folder,
+                "etcd",
+                "--data-dir",
+                self.folder / "etcd",
+                "--listen-client-urls",
+                url,
+                "--advertise-client-urls",
+                url,
+                "--listen-peer-urls",
+                "http://127.0.0.1:2380",
+                "--unsafe-no-fsync",
+            )
+        )
         self.etcd.wait_output("ready to serve client requests")
         self.master = f"etcd://{self.alpha.address}:2379"
 
     def test_two_jobs_by_one_etcd(self):
         body = 'echo "$RANK/$WORLD_SIZE $TORCHELASTIC_RUN_ID" >>world'
         for job_id in ("monday", "tuesday"):
-            for result in self.launch_everywhere("--master", self.master, "--nnodes", 2, "--job_id", job_id, "-n", 1, "sh", "-c", body):
+            for result in self.launch_everywhere(
+                "--master", self.master, "--nnodes", 2, "--job_id", job_id, "-n", 1, "sh", "-c", body
+            ):
                 self.assert_ends(result, 0)
         lines = sorted((self.read_on(self.alpha, "world") + self.read_on(self.beta, "world")).splitlines())
         self.assertEqual(lines, ["0/2 monday", "0/2 tuesday", "1/2 monday", "1/2 tuesday"])
 
     def test_failure_travels(self):
-        jobs = self.start_everywhere("--master", self.master, "--nnodes", 2, "-n", 1, "sh", "-c", f"if [ $RANK = 1 ]; then exit 7; fi; {FOREVER}")
+        jobs = self.start_everywhere(
+            "--master", self.master, "--nnodes", 2, "-n", 1, "sh", "-c", f"if [ $RANK = 1 ]; then exit 7; fi; {FOREVER}"
+        )
         for job in jobs:
             self.assert_ends(job.wait(), 7)
 
@@ -152,7 +188,9 @@ class Etcd(MachineCase):
             self.assert_ends(result, 0)
 
     def test_no_etcd_there(self):
-        result = self.start_on(self.beta, "--master", f"etcd://{self.alpha.address}:2999", "--nnodes", 2, "--join_timeout", 2, "true").wait()
+        result = self.start_on(
+            self.beta, "--master", f"etcd://{self.alpha.address}:2999", "--nnodes", 2, "--join_timeout", 2, "true"
+        ).wait()
         self.assertNotEqual(result.code, 0, result)
         self.assert_within(6, result)
         self.assert_says(result, r"2999", r"etcd")
@@ -173,8 +211,25 @@ class LongWait(MachineCase):
         self.assertIn(job.wait(2).code, (130, -signal.SIGINT), job.output())
 
 
+class ComeAgainWithoutToken(MachineCase):
+    names = ("alpha", "beta", "gamma")
+
+    def test_a_node_may_come_again(self):
+        """Enrolment counts who is there, not who ever was."""
+        alpha = self.start_on(self.alpha, "--ips", self.ips, "true")
+        beta = self.start_on(self.beta, "--ips", self.ips, "true")
+        beta.wait_output("not authenticated")
+        beta.signal(signal.SIGINT)
+        beta.wait()
+        alpha.wait_output(r"node 1 .*left before the job began")
+        jobs = [self.start_on(machine, "--ips", self.ips, "true") for machine in (self.beta, self.gamma)]
+        for job in [alpha, *jobs]:
+            self.assert_ends(job.wait(), 0)
+
+
 class ComeAndGo(MachineCase):
     """Nodes that leave before the job has begun."""
+
     names = ("alpha", "beta", "gamma")
 
     def token(self):
@@ -231,7 +286,9 @@ class Strangers(MachineCase):
         pair = f"{self.alpha.address},{self.beta.address}"
         alpha = self.start_on(self.alpha, "--ips", pair, "true")
         alpha.wait_output(LISTENING)
-        gamma = self.start_on(self.gamma, "--master", f"{self.alpha.address}:6069", "--nnodes", 2, "--join_timeout", 3, "true")
+        gamma = self.start_on(
+            self.gamma, "--master", f"{self.alpha.address}:6069", "--nnodes", 2, "--join_timeout", 3, "true"
+        )
         self.assertNotEqual(gamma.wait().code, 0)
         beta = self.start_on(self.beta, "--ips", pair, "true")
         self.assert_ends(beta.wait(), 0)
@@ -241,8 +298,14 @@ class Strangers(MachineCase):
         pair = f"{self.alpha.address},{self.beta.address}"
         alpha = self.start_on(self.alpha, "--ips", pair, "true")
         alpha.wait_output(LISTENING)
-        noise = self.start_command(self.gamma.command(self.folder_of(self.gamma), "bash", "-c",
-                                                      f"head -c 100000 /dev/urandom >/dev/tcp/{self.alpha.address}/6069"))
+        noise = self.start_command(
+            self.gamma.command(
+                self.folder_of(self.gamma),
+                "bash",
+                "-c",
+                f"head -c 100000 /dev/urandom >/dev/tcp/{self.alpha.address}/6069",
+            )
+        )
         noise.wait()
         beta = self.start_on(self.beta, "--ips", pair, "true")
         self.assert_ends(beta.wait(), 0)

@@ -1,4 +1,5 @@
 """Who runs where: ranks, endpoints and environments of jobs on several machines."""
+
 import re
 
 from machines import MachineCase, main
@@ -33,11 +34,20 @@ class TwoMachines(PlacementCase):
         self.assert_all_end_well(self.launch_everywhere("--ips", self.ips, "-n", 2, "sh", "-c", DUMP))
         self.assertEqual(self.ranks(), [[0, 1], [2, 3]])
         for name, expected in {
-            "RANK": "0123", "PADDLE_TRAINER_ID": "0123", "PADDLE_GLOBAL_RANK": "0123",
-            "LOCAL_RANK": "0101", "PADDLE_LOCAL_RANK": "0101", "PADDLE_RANK_IN_NODE": "0101",
-            "WORLD_SIZE": "4444", "PADDLE_TRAINERS_NUM": "4444", "PADDLE_GLOBAL_SIZE": "4444",
-            "LOCAL_WORLD_SIZE": "2222", "PADDLE_LOCAL_SIZE": "2222",
-            "GROUP_RANK": "0011", "GROUP_WORLD_SIZE": "2222", "PADDLE_NNODES": "2222",
+            "RANK": "0123",
+            "PADDLE_TRAINER_ID": "0123",
+            "PADDLE_GLOBAL_RANK": "0123",
+            "LOCAL_RANK": "0101",
+            "PADDLE_LOCAL_RANK": "0101",
+            "PADDLE_RANK_IN_NODE": "0101",
+            "WORLD_SIZE": "4444",
+            "PADDLE_TRAINERS_NUM": "4444",
+            "PADDLE_GLOBAL_SIZE": "4444",
+            "LOCAL_WORLD_SIZE": "2222",
+            "PADDLE_LOCAL_SIZE": "2222",
+            "GROUP_RANK": "0011",
+            "GROUP_WORLD_SIZE": "2222",
+            "PADDLE_NNODES": "2222",
         }.items():
             self.assertEqual(self.values(name), list(expected), name)
         self.assertEqual(set(self.values("MASTER_ADDR")), {self.alpha.address})
@@ -50,26 +60,39 @@ class TwoMachines(PlacementCase):
 
     def test_fixed_ports_and_the_table(self):
         first, second = self.assert_all_end_well(
-            self.launch_everywhere("--ips", self.ips, "-n", 2, "sh", "-c", DUMP, env={"FLAGS_START_PORT": "17000"}))
+            self.launch_everywhere("--ips", self.ips, "-n", 2, "sh", "-c", DUMP, env={"FLAGS_START_PORT": "17000"})
+        )
         endpoints = [f"{machine.address}:{port}" for machine in self.machines for port in (17000, 17001)]
         self.assertEqual(self.values("PADDLE_CURRENT_ENDPOINT"), endpoints)
         self.assertEqual(set(self.values("PADDLE_TRAINER_ENDPOINTS")), {",".join(endpoints)})
-        for result, endpoint, rank in ((first, f"{self.alpha.address}:17000", 0), (second, f"{self.beta.address}:17000", 2)):
+        for result, endpoint, rank in (
+            (first, f"{self.alpha.address}:17000", 0),
+            (second, f"{self.beta.address}:17000", 2),
+        ):
             self.assertIn("Local start 2 processes.", result.text, result)
-            self.assert_says(result, rf"\| +PADDLE_CURRENT_ENDPOINT +{re.escape(endpoint)} +\|", r"\| +PADDLE_TRAINERS_NUM +4 +\|",
-                             rf"\| +PADDLE_TRAINER_ID +{rank} +\|", r"\| +PADDLE_TRAINER_ENDPOINTS  \.\.\. .*17000.*\.\.\. \|")
+            self.assert_says(
+                result,
+                rf"\| +PADDLE_CURRENT_ENDPOINT +{re.escape(endpoint)} +\|",
+                r"\| +PADDLE_TRAINERS_NUM +4 +\|",
+                rf"\| +PADDLE_TRAINER_ID +{rank} +\|",
+                r"\| +PADDLE_TRAINER_ENDPOINTS  \.\.\. .*17000.*\.\.\. \|",
+            )
 
     def test_host_names(self):
         self.assert_all_end_well(self.launch_everywhere("--ips", "alpha,beta", "-n", 1, "sh", "-c", DUMP))
         self.assertEqual(self.ranks(), [[0], [1]])
 
     def test_order_is_the_lists(self):
-        self.assert_all_end_well(self.launch_everywhere("--ips", f"{self.beta.address},{self.alpha.address}", "-n", 1, "sh", "-c", DUMP))
+        self.assert_all_end_well(
+            self.launch_everywhere("--ips", f"{self.beta.address},{self.alpha.address}", "-n", 1, "sh", "-c", DUMP)
+        )
         self.assertEqual(self.ranks(), [[1], [0]])
         self.assertEqual(set(self.values("MASTER_ADDR")), {self.beta.address})
 
     def test_master_without_rank(self):
-        self.assert_all_end_well(self.launch_everywhere("--master", f"{self.alpha.address}:7100", "--nnodes", 2, "-n", 2, "sh", "-c", DUMP))
+        self.assert_all_end_well(
+            self.launch_everywhere("--master", f"{self.alpha.address}:7100", "--nnodes", 2, "-n", 2, "sh", "-c", DUMP)
+        )
         self.assertEqual(self.ranks(), [[0, 1], [2, 3]])
 
     def test_without_master_the_first_node_says_what_to_type(self):
@@ -85,10 +108,19 @@ class TwoMachines(PlacementCase):
 
     def test_torchruns_names(self):
         options = ["--nnodes=2", "--nproc-per-node=1", "--master-addr", self.alpha.address, "--master-port=7100"]
-        jobs = [self.start_on(machine, *options, f"--node-rank={rank}", "sh", "-c", DUMP) for rank, machine in enumerate(self.machines)]
+        jobs = [
+            self.start_on(machine, *options, f"--node-rank={rank}", "sh", "-c", DUMP)
+            for rank, machine in enumerate(self.machines)
+        ]
         self.assert_all_end_well([job.wait() for job in jobs])
         self.assertEqual(self.ranks(), [[0], [1]])
-        rdzv = ["--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=c10d", f"--rdzv-endpoint={self.alpha.address}:7101", "--rdzv-id=x"]
+        rdzv = [
+            "--nnodes=2",
+            "--nproc-per-node=1",
+            "--rdzv-backend=c10d",
+            f"--rdzv-endpoint={self.alpha.address}:7101",
+            "--rdzv-id=x",
+        ]
         self.assert_all_end_well(self.launch_everywhere(*rdzv, "true"))
 
     def test_unequal_machines(self):
@@ -106,16 +138,26 @@ class TwoMachines(PlacementCase):
 
     def test_ipv6(self):
         ips = f"{self.alpha.address6},{self.beta.address6}"
-        self.assert_all_end_well(self.launch_everywhere("--ips", ips, "-n", 1, "sh", "-c", DUMP, env={"FLAGS_START_PORT": "17000"}))
-        self.assertEqual(self.values("PADDLE_CURRENT_ENDPOINT"), [f"[{self.alpha.address6}]:17000", f"[{self.beta.address6}]:17000"])
+        self.assert_all_end_well(
+            self.launch_everywhere("--ips", ips, "-n", 1, "sh", "-c", DUMP, env={"FLAGS_START_PORT": "17000"})
+        )
+        self.assertEqual(
+            self.values("PADDLE_CURRENT_ENDPOINT"), [f"[{self.alpha.address6}]:17000", f"[{self.beta.address6}]:17000"]
+        )
         self.assertEqual(set(self.values("MASTER_ADDR")), {self.alpha.address6})
 
     def test_ipv6_master(self):
-        self.assert_all_end_well(self.launch_everywhere("--master", f"[{self.alpha.address6}]:7100", "--nnodes", 2, "-n", 1, "sh", "-c", DUMP))
+        self.assert_all_end_well(
+            self.launch_everywhere(
+                "--master", f"[{self.alpha.address6}]:7100", "--nnodes", 2, "-n", 1, "sh", "-c", DUMP
+            )
+        )
         self.assertEqual(self.ranks(), [[0], [1]])
 
     def test_console_and_logs_on_each_machine(self):
-        first, second = self.assert_all_end_well(self.launch_everywhere("--ips", self.ips, "-n", 2, "sh", "-c", "echo I am $RANK"))
+        first, second = self.assert_all_end_well(
+            self.launch_everywhere("--ips", self.ips, "-n", 2, "sh", "-c", "echo I am $RANK")
+        )
         self.assert_says(first, r"I am 0$")
         self.assert_says(second, r"I am 2$")
         self.assert_silent_on(first, r"I am [123]$")
@@ -124,12 +166,16 @@ class TwoMachines(PlacementCase):
 
     def test_shared_log_dir_has_a_folder_for_each_node(self):
         shared = self.folder / "shared"
-        self.assert_all_end_well(self.launch_everywhere("--ips", self.ips, "-n", 1, "--log_dir", shared, "sh", "-c", "echo I am $RANK"))
+        self.assert_all_end_well(
+            self.launch_everywhere("--ips", self.ips, "-n", 1, "--log_dir", shared, "sh", "-c", "echo I am $RANK")
+        )
         logs = sorted(read(path) for path in shared.rglob("workerlog.0"))
         self.assertEqual(logs, ["I am 0\n", "I am 1\n"], list(shared.rglob("*")))
 
     def test_dry_run_of_one_node_shows_all(self):
-        result = self.start_on(self.alpha, "--ips", self.ips, "-n", 2, "--start_port", 17000, "--dry-run", "true").wait()
+        result = self.start_on(
+            self.alpha, "--ips", self.ips, "-n", 2, "--start_port", 17000, "--dry-run", "true"
+        ).wait()
         self.assert_ends(result, 0)
         self.assert_says(result, r"rank 3", rf"{re.escape(self.beta.address)}:17001", r"WORLD_SIZE=4")
 
@@ -143,8 +189,10 @@ class ThreeMachines(PlacementCase):
         self.assertEqual(self.values("GROUP_RANK"), ["0", "1", "2"])
 
     def test_master_with_rank(self):
-        jobs = [self.start_on(machine, "--master", "alpha:7100", "--nnodes", 3, "-n", 1, "--rank", rank, "sh", "-c", DUMP)
-                for machine, rank in ((self.gamma, 1), (self.beta, 2), (self.alpha, 0))]
+        jobs = [
+            self.start_on(machine, "--master", "alpha:7100", "--nnodes", 3, "-n", 1, "--rank", rank, "sh", "-c", DUMP)
+            for machine, rank in ((self.gamma, 1), (self.beta, 2), (self.alpha, 0))
+        ]
         self.assert_all_end_well([job.wait() for job in jobs])
         self.assertEqual(self.ranks(), [[0], [2], [1]])
 

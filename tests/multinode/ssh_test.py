@@ -1,4 +1,5 @@
 """Every node from one terminal: --ssh, against a real sshd on the second machine."""
+
 import getpass
 import os
 import signal
@@ -16,7 +17,9 @@ class Ssh(MachineCase):
         self.keys = self.folder / "ssh"
         self.keys.mkdir(mode=0o700)
         for name in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", self.keys / name], check=True)
+            subprocess.run(
+                ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", self.keys / name], check=True
+            )
         self.start_sshd()
         self.ssh = {"TRIREME_SSH": f"ssh -F {self.client_config()}"}
 
@@ -39,7 +42,9 @@ class Ssh(MachineCase):
 
     def client_config(self):
         host_key = read(self.keys / "host.pub").strip()
-        (self.keys / "known_hosts").write_text("".join(f"[{name}]:2022 {host_key}\n" for name in (self.beta.address, "beta")))
+        (self.keys / "known_hosts").write_text(
+            "".join(f"[{name}]:2022 {host_key}\n" for name in (self.beta.address, "beta"))
+        )
         config = self.keys / "config"
         config.write_text(f"""
             Host *
@@ -68,7 +73,9 @@ class Ssh(MachineCase):
         (self.folder / "hostfile").write_text("alpha slots=1\nbeta slots=2\n")
         result = self.start_ssh("--hostfile", self.folder / "hostfile", "sh", "-c", "hostname >host.$RANK").wait()
         self.assert_ends(result, 0)
-        self.assertEqual([self.read_on(self.alpha, f"host.{rank}").strip() for rank in range(3)], ["alpha", "beta", "beta"], result)
+        self.assertEqual(
+            [self.read_on(self.alpha, f"host.{rank}").strip() for rank in range(3)], ["alpha", "beta", "beta"], result
+        )
 
     def test_arguments_survive_the_remote_shell(self):
         worker = self.script("worker", 'for word; do printf "<%s>" "$word"; done >words.$RANK')
@@ -80,15 +87,29 @@ class Ssh(MachineCase):
         self.assertEqual(self.read_on(self.alpha, "words.1"), expected, result)
 
     def test_options_reach_the_other_node(self):
-        result = self.start_ssh("--ips", self.ips, "-n", 1, "--env", "A=two words", "--start_port", 17000, "sh", "-c", "env >env.$RANK",
-                                env={"OMP_NUM_THREADS": "1"}).wait()
+        result = self.start_ssh(
+            "--ips",
+            self.ips,
+            "-n",
+            1,
+            "--env",
+            "A=two words",
+            "--start_port",
+            17000,
+            "sh",
+            "-c",
+            "env >env.$RANK",
+            env={"OMP_NUM_THREADS": "1"},
+        ).wait()
         self.assert_ends(result, 0)
         text = self.read_on(self.alpha, "env.1")
         self.assertIn("A=two words\n", text)
         self.assertIn(f"PADDLE_CURRENT_ENDPOINT={self.beta.address}:17000\n", text)
 
     def test_failure_on_the_other_node(self):
-        result = self.start_ssh("--ips", self.ips, "-n", 1, "sh", "-c", f"if [ $RANK = 1 ]; then exit 7; fi; {FOREVER}").wait()
+        result = self.start_ssh(
+            "--ips", self.ips, "-n", 1, "sh", "-c", f"if [ $RANK = 1 ]; then exit 7; fi; {FOREVER}"
+        ).wait()
         self.assert_ends(result, 7)
         self.assert_says(result, r"rank 1\b[^\n]*beta")
 
@@ -127,8 +148,10 @@ class Ssh(MachineCase):
 
     def assert_only_sshd_left(self):
         """Of the launchers and workers, nothing."""
+
         def others():
             return {pid: line for pid, line in orphans(self.mark).items() if "sshd" not in line}
+
         try:
             wait_for(lambda: not others(), 3, "")
         except AssertionError:

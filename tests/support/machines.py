@@ -11,6 +11,7 @@ test, so that the kernel takes everything away even when the test is killed: the
 
 Needs root, or a kernel that lets users make namespaces: main() then enters a user namespace first.
 """
+
 import contextlib
 import ctypes
 import os
@@ -40,9 +41,14 @@ class Namespace:
     """Namespaces of some kinds, held open by a process that waits for the end of its standard input."""
 
     def __init__(self, *kinds, setup=""):
-        self._holder = subprocess.Popen(["unshare", *kinds, "sh", "-ec", f"{setup}\necho ready\nexec cat"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                        text=True, preexec_fn=_die_with_parent)
+        self._holder = subprocess.Popen(
+            ["unshare", *kinds, "sh", "-ec", f"{setup}\necho ready\nexec cat"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            preexec_fn=_die_with_parent,
+        )
         self.pid = self._holder.pid
         answer = self._holder.stdout.readline()
         if answer != "ready\n":
@@ -61,16 +67,33 @@ class Namespace:
 class Machine(Namespace):
     def __init__(self, name, number, hosts_file):
         self.name, self.address, self.address6 = name, f"10.77.0.{number}", f"fd77::{number}"
-        super().__init__("--net", "--uts", "--ipc", "--mount", setup=f"""
+        super().__init__(
+            "--net",
+            "--uts",
+            "--ipc",
+            "--mount",
+            setup=f"""
             hostname {name}
             mount -t tmpfs run /run
             mkdir -m 0755 /run/sshd
             mount --bind {hosts_file} /etc/hosts
-            ip link set lo up""")
+            ip link set lo up""",
+        )
 
     def command(self, cwd, *words):
         """The words as a command that runs on this machine; it keeps the process id."""
-        return ["nsenter", f"--target={self.pid}", "--net", "--uts", "--ipc", "--mount", "--", "env", f"--chdir={cwd}", *words]
+        return [
+            "nsenter",
+            f"--target={self.pid}",
+            "--net",
+            "--uts",
+            "--ipc",
+            "--mount",
+            "--",
+            "env",
+            f"--chdir={cwd}",
+            *words,
+        ]
 
     def plug_in(self, switch):
         """eth0 of this machine to a port of the switch."""
@@ -90,7 +113,9 @@ class Machine(Namespace):
         return any(line.split()[3] == "0A" for line in lines if ":" in line.split()[0])
 
     def _tcp_counter(self, name):
-        names, values = [line.split() for line in read(f"/proc/{self.pid}/net/snmp").splitlines() if line.startswith("Tcp:")]
+        names, values = [
+            line.split() for line in read(f"/proc/{self.pid}/net/snmp").splitlines() if line.startswith("Tcp:")
+        ]
         return int(values[names.index(name)])
 
     def set_cable(self, state):
@@ -102,12 +127,18 @@ class Machine(Namespace):
 def machines(names, folder):
     """Machines with these names on one network, numbered from 1."""
     hosts = Path(folder, "hosts")
-    hosts.write_text("127.0.0.1 localhost\n::1 localhost\n" +
-                     "".join(f"10.77.0.{number} {name}\n" for number, name in enumerate(names, 1)))
+    hosts.write_text(
+        "127.0.0.1 localhost\n::1 localhost\n"
+        + "".join(f"10.77.0.{number} {name}\n" for number, name in enumerate(names, 1))
+    )
     with contextlib.ExitStack() as stack:
-        switch = stack.enter_context(contextlib.closing(
-            Namespace("--net", setup="ip link add switch type bridge; ip link set switch up")))
-        made = [stack.enter_context(contextlib.closing(Machine(name, number, hosts))) for number, name in enumerate(names, 1)]
+        switch = stack.enter_context(
+            contextlib.closing(Namespace("--net", setup="ip link add switch type bridge; ip link set switch up"))
+        )
+        made = [
+            stack.enter_context(contextlib.closing(Machine(name, number, hosts)))
+            for number, name in enumerate(names, 1)
+        ]
         for machine in made:
             machine.plug_in(switch)
         yield made
@@ -115,6 +146,7 @@ def machines(names, folder):
 
 class MachineCase(Case):
     """A test on several machines, each with a working folder of its own: self.folder/NAME."""
+
     names = ("alpha", "beta")
 
     def setUp(self):

@@ -9,6 +9,7 @@ By hand: PYTHONPATH=tests/support python3 tests/launch/exit_test.py Exit.test_co
 Every launcher runs in a temporary folder of its test, with an environment that holds nothing but the few variables in
 INHERITED and a mark. All processes that inherit the mark must be gone two seconds after the test's own end.
 """
+
 import itertools
 import json
 import os
@@ -99,12 +100,18 @@ class Result:
         self.text = self.out + self.err
 
     def __str__(self):
-        return (f"\n$ {' '.join(self.command)}\nexit {self.code} after {self.seconds:.2f} s\n"
-                f"--- stdout\n{_clip(self.out)}\n--- stderr\n{_clip(self.err)}\n---")
+        return (
+            f"\n$ {' '.join(self.command)}\nexit {self.code} after {self.seconds:.2f} s\n"
+            f"--- stdout\n{_clip(self.out)}\n--- stderr\n{_clip(self.err)}\n---"
+        )
 
 
 def _clip(text, limit=8000):
-    return text if len(text) <= limit else f"{text[:limit // 2]}\n[... {len(text) - limit} characters ...]\n{text[-limit // 2:]}"
+    return (
+        text
+        if len(text) <= limit
+        else f"{text[:limit // 2]}\n[... {len(text) - limit} characters ...]\n{text[-limit // 2:]}"
+    )
 
 
 class Job:
@@ -116,8 +123,9 @@ class Job:
         self.code = self.seconds = self.memory_kb = None
         with open(os.devnull if discard_stdout else self.out_path, "wb") as out, open(self.err_path, "wb") as err:
             self._started = time.monotonic()
-            self._process = subprocess.Popen(self.command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out,
-                                             stderr=err, start_new_session=True)
+            self._process = subprocess.Popen(
+                self.command, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
         self.pid = self._process.pid
 
     def output(self):
@@ -128,8 +136,11 @@ class Job:
 
     def wait_output(self, pattern, timeout=10):
         """Waits until the console matches; returns the match."""
-        return wait_for(lambda: re.search(pattern, self.output(), re.M), timeout,
-                        lambda: f"/{pattern}/ in the output of {' '.join(self.command)}:\n{self.output()}")
+        return wait_for(
+            lambda: re.search(pattern, self.output(), re.M),
+            timeout,
+            lambda: f"/{pattern}/ in the output of {' '.join(self.command)}:\n{self.output()}",
+        )
 
     def wait(self, timeout=20):
         """The Result; a program that is still running then is killed and an AssertionError raised."""
@@ -177,7 +188,9 @@ class Case(unittest.TestCase):
         return {name: str(value) for name, value in env.items()}
 
     def start_command(self, command, env=None, cwd=None, **options):
-        job = Job(command, self.environment(env), cwd or self.folder, self.folder / f"console.{len(self._jobs)}", **options)
+        job = Job(
+            command, self.environment(env), cwd or self.folder, self.folder / f"console.{len(self._jobs)}", **options
+        )
         self._jobs.append(job)
         return job
 
@@ -198,7 +211,9 @@ class Case(unittest.TestCase):
 
     def wait_file(self, name, timeout=10):
         """Waits until the file in the test's folder has content; returns it. On failure the consoles are shown."""
-        return wait_for(lambda: read(self.folder / name), timeout, lambda: f"the file {name}; consoles:\n{self.consoles()}")
+        return wait_for(
+            lambda: read(self.folder / name), timeout, lambda: f"the file {name}; consoles:\n{self.consoles()}"
+        )
 
     def worker_pids(self, count, timeout=10):
         """The pids that workers wrote by `echo $$ >pid.$RANK`, by rank."""

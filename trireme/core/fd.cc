@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -23,28 +22,11 @@ FdPair make_pipe() {
   return {UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
-FdPair make_socket_pair() {
-  int fds[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
-    throw SystemError(errno, "cannot make a socket pair");
-  return {UniqueFd(fds[0]), UniqueFd(fds[1])};
-}
-
-UniqueFd duplicate(int fd) {
-  const int copy = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
-  if (copy < 0) throw SystemError(errno, "cannot duplicate descriptor {}", fd);
-  return UniqueFd(copy);
-}
-
 void set_nonblocking(int fd, bool on) {
   const int flags = ::fcntl(fd, F_GETFL);
   const int wanted = on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK;
   if (flags < 0 || ::fcntl(fd, F_SETFL, wanted) != 0)
     throw SystemError(errno, "cannot set descriptor {} blocking mode", fd);
-}
-
-void set_close_on_exec(int fd, bool on) {
-  if (::fcntl(fd, F_SETFD, on ? FD_CLOEXEC : 0) != 0) throw SystemError(errno, "cannot set close-on-exec on {}", fd);
 }
 
 bool write_all(int fd, std::string_view bytes) {

@@ -38,11 +38,8 @@ struct FdPair {
 
 /// All made close-on-exec. Throw SystemError.
 FdPair make_pipe();
-FdPair make_socket_pair();
-UniqueFd duplicate(int fd);
 
 void set_nonblocking(int fd, bool on = true);
-void set_close_on_exec(int fd, bool on);
 
 /// Writes everything; false when the other side is gone or the disk is full (errno says which).
 bool write_all(int fd, std::string_view bytes);

@@ -19,6 +19,7 @@ namespace {
 
 constexpr size_t kNonceSize = 12;
 constexpr size_t kTagSize = 16;
+constexpr size_t kKeySize = 32;
 
 const unsigned char* data(std::string_view bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
@@ -27,15 +28,23 @@ unsigned char* data(std::string& bytes) {
   return reinterpret_cast<unsigned char*>(bytes.data());
 }
 
+// A failure must never look like a result: zero bytes would be a valid proof.
+void require(bool worked, const char* what) {
+  if (!worked) throw Error(exit_code::kSystem, fmt::format("OpenSSL failed: {}", what));
+}
+
 using Pkey = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
 using PkeyContext = std::unique_ptr<EVP_PKEY_CTX, decltype(&EVP_PKEY_CTX_free)>;
 using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, decltype(&EVP_CIPHER_CTX_free)>;
 
 std::string read_private_file(const std::filesystem::path& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a FIFO must not hold us up
   struct stat info {};
   if (!file || ::fstat(file.get(), &info) != 0) throw UsageError("token file {}: {}", path.string(), errno_text(errno));
   if (!S_ISREG(info.st_mode)) throw UsageError("token file {} is not a regular file", path.string());
+  if (info.st_uid != ::geteuid() && info.st_uid != 0)
+    throw UsageError("token file {} belongs to user {}, not to you ({}); make one of your own", path.string(),
+                     info.st_uid, ::geteuid());
   if (info.st_mode & 077)
     throw UsageError("token file {} can be read by others (mode {:o}); run: chmod 600 {}", path.string(),
                      info.st_mode & 0777, path.string());
@@ -76,14 +85,16 @@ std::string random_bytes(size_t count) {
 std::string sha256(std::string_view bytes) {
   std::string digest(32, '\0');
   unsigned int length = 0;
-  EVP_Digest(bytes.data(), bytes.size(), data(digest), &length, EVP_sha256(), nullptr);
+  require(EVP_Digest(bytes.data(), bytes.size(), data(digest), &length, EVP_sha256(), nullptr) == 1, "SHA-256");
   return digest;
 }
 
 std::string hmac_sha256(std::string_view key, std::string_view message) {
   std::string digest(32, '\0');
   unsigned int length = 0;
-  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), data(message), message.size(), data(digest), &length);
+  require(HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), data(message), message.size(), data(digest),
+               &length) != nullptr,
+          "HMAC");
   return digest;
 }
 
@@ -105,7 +116,7 @@ KeyAgreement::~KeyAgreement() = default;
 std::string KeyAgreement::public_key() const {
   std::string key(32, '\0');
   size_t length = key.size();
-  EVP_PKEY_get_raw_public_key(impl_->key.get(), data(key), &length);
+  require(EVP_PKEY_get_raw_public_key(impl_->key.get(), data(key), &length) == 1, "X25519 public key");
   return key;
 }
 
@@ -129,11 +140,14 @@ std::string KeyAgreement::shared_secret(std::string_view peer_public_key) const 
 std::string seal(std::string_view key, std::string_view plain) {
   std::string box = random_bytes(kNonceSize) + std::string(plain.size() + kTagSize, '\0');
   const CipherContext context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  int written = 0;
-  EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box));
-  EVP_EncryptUpdate(context.get(), data(box) + kNonceSize, &written, data(plain), static_cast<int>(plain.size()));
-  EVP_EncryptFinal_ex(context.get(), data(box) + kNonceSize + written, &written);
-  EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagSize, data(box) + kNonceSize + plain.size());
+  unsigned char* cipher = data(box) + kNonceSize;
+  int size = 0;
+  require(key.size() == kKeySize &&
+              EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box)) == 1 &&
+              EVP_EncryptUpdate(context.get(), cipher, &size, data(plain), static_cast<int>(plain.size())) == 1 &&
+              EVP_EncryptFinal_ex(context.get(), cipher + size, &size) == 1 &&
+              EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagSize, cipher + plain.size()) == 1,
+          "AES-256-GCM");
   return box;
 }
 
@@ -144,9 +158,12 @@ std::string open_sealed(std::string_view key, std::string_view box) {
   std::string plain(cipher.size(), '\0');
   const CipherContext context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
   int written = 0;
-  EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box));
-  EVP_DecryptUpdate(context.get(), data(plain), &written, data(cipher), static_cast<int>(cipher.size()));
-  EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagSize, data(tag));
+  require(
+      key.size() == kKeySize &&
+          EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box)) == 1 &&
+          EVP_DecryptUpdate(context.get(), data(plain), &written, data(cipher), static_cast<int>(cipher.size())) == 1 &&
+          EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagSize, data(tag)) == 1,
+      "AES-256-GCM");
   if (EVP_DecryptFinal_ex(context.get(), data(plain) + written, &written) != 1)
     throw PeerError("a sealed message was changed on the way, or sealed with another key");
   return plain;

@@ -75,7 +75,7 @@ int report_nodes(Meeting& meeting, proc::Console& console) {
   else
     log_info("checked; node 0 ({}) shows the table", meeting.nodes()[0].host);
   // Nobody leaves before all have read.
-  meeting.link().begin(0);
+  meeting.link().begin(0, [] { return std::nullopt; });
   meeting.link().report_success();
   const Deadline deadline = Deadline::in(std::chrono::seconds(10));
   while (!meeting.link().outcome() && !deadline.passed())
@@ -83,6 +83,12 @@ int report_nodes(Meeting& meeting, proc::Console& console) {
   meeting.farewell();
   console.drain(Deadline::in(std::chrono::seconds(1)));
   return 0;
+}
+
+// A job that ends without a word (killed, or never begun) must not be taken for the one before.
+void forget_old_result(const std::filesystem::path& log_dir) {
+  std::error_code ignored;
+  std::filesystem::remove(log_dir / "result.json", ignored);
 }
 
 class Job {
@@ -94,11 +100,12 @@ class Job {
     proc::SignalGate signals;
     result_.job_id = request_.job_id;
     result_.started = std::chrono::system_clock::now();
+    forget_old_result(folder());
     for (int attempt = 0;; ++attempt) {
       JobPlan plan = make_plan(request_, meeting_.nodes(), plan_context(attempt));
       find_programs(plan);
       if (attempt == 0) greet(plan);
-      meeting_.link().begin(attempt);
+      meeting_.link().begin(attempt, [&] { return objection(signals); });
       const AttemptResult ended = Supervisor({.request = request_,
                                               .plan = plan,
                                               .node = meeting_.node(),
@@ -112,7 +119,12 @@ class Job {
                                               .end_of_input = end_of_input})
                                       .run();
       result_.restarts = attempt;
+      interrupted_ = interrupted_ ? interrupted_ : ended.interrupted;
       if (!worth_another(ended, attempt)) return conclude(ended);
+      if (interrupted_ != 0) {
+        meeting_.link().begin(attempt + 1, [&] { return objection(signals); });  // tells the others not to wait
+        return conclude(ended);
+      }
       console_.write(proc::Console::kLauncher, true, "", failure_text(ended));
       log_info("restarting on every node: restart {} of {}", attempt + 1, meeting_.max_restart());
     }
@@ -125,9 +137,18 @@ class Job {
     console_.write(proc::Console::kLauncher, true, "", environment_table(*local.at(0), static_cast<int>(local.size())));
   }
 
+  // Somebody who has pressed Ctrl-C does not want a restart, at whatever moment that was.
+  std::optional<JobOutcome> objection(proc::SignalGate& signals) {
+    if (const auto signal = signals.look(); signal && interrupted_ == 0) interrupted_ = *signal;
+    if (interrupted_ == 0) return std::nullopt;
+    return JobOutcome::of_signal(interrupted_, self_.info.host);
+  }
+
+  std::filesystem::path folder() const { return meeting_.nodes()[static_cast<size_t>(meeting_.node())].log_dir; }
+
   bool worth_another(const AttemptResult& ended, int attempt) const {
     return ended.outcome.kind == JobOutcome::Kind::worker_failed && attempt < meeting_.max_restart() &&
-           !ended.unkillable;
+           !ended.outcome.final && !ended.unkillable;
   }
 
   void fill_result(const AttemptResult& ended) {
@@ -158,9 +179,8 @@ class Job {
     fill_result(ended);
     if (result_.outcome != Outcome::success || ended.unkillable)
       console_.write(proc::Console::kLauncher, true, "", failure_screen(result_, console_.colour()));
-    const std::filesystem::path folder = meeting_.nodes()[static_cast<size_t>(meeting_.node())].log_dir;
     try {
-      write_file_atomically(folder / "result.json", result_json(result_));
+      write_file_atomically(folder() / "result.json", result_json(result_));
     } catch (const SystemError& error) {
       if (!ended.log_trouble) log_error("{}", error.what());
     }
@@ -173,6 +193,7 @@ class Job {
   Meeting& meeting_;
   proc::Console& console_;
   JobResult result_;
+  int interrupted_ = 0;
 };
 
 }  // namespace
@@ -193,6 +214,7 @@ int run_launch(Request request) {
   const Seat seat = find_seat(request, local_interfaces());
   if (request.dry_run) return dry_run(request, seat);
   LocalNode self = describe_local_node(request, seat);
+  forget_old_result(self.info.log_dir);
   proc::Console console;
   const ConsoleLog log(console);
   std::optional<TerminalWatch> terminal;

@@ -20,7 +20,7 @@ NodeInfo node(const std::string& address, int processes, Words devices = {}) {
   info.cores = 8;
   for (int i = 0; i < processes; ++i) info.ports.push_back(static_cast<uint16_t>(17000 + i));
   info.master_port = 6170;
-  info.log_dir = "/work/log";
+  info.log_dir = "/job/log";
   return info;
 }
 
@@ -176,7 +176,7 @@ TEST(NodeJson, WrongTypesAndRangesAreNamed) {
       {changed("host-10", "host\\n10"), "\"host\" is too long or holds control characters"},
       {changed("host-10", "host\\u000010"), "control characters"},
       {changed("GPU-1", "\\u001b[31m"), "\"devices\""},
-      {changed("\"/work/log\"", "null"), "\"log_dir\""},
+      {changed("\"/job/log\"", "null"), "\"log_dir\""},
       {changed("\"eth0\"", "\"" + std::string(5000, 'x') + "\""), "\"interface\""},
   };
   for (const auto& [text, words] : cases)

@@ -14,6 +14,7 @@
 
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
+#include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/cpu_probe.h"
@@ -25,7 +26,6 @@
 #include "trireme/launch/worker_process.h"
 #include "trireme/proc/console.h"
 #include "trireme/proc/process_set.h"
-#include "trireme/proc/signals.h"
 
 namespace trireme {
 namespace {
@@ -102,7 +102,6 @@ Request request_for(const SpawnOptions& options) {
   std::string command = read_file("/proc/self/cmdline").value_or("");
   if (command.ends_with('\0')) command.pop_back();
   request.command = split(command, '\0');
-  request.command.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
   request.job_id = fmt::format("spawn-{}", ::getpid());
   request.processes = options.nprocs < 0 ? "auto" : std::to_string(options.nprocs);
   if (!options.gpus.empty()) {
@@ -174,8 +173,7 @@ class SpawnContext::Impl {
     }
     state_.emplace(static_cast<int>(children_.size()), JobState::Timing{.grace = options.grace});
     flush_everything();
-    const proc::SignalsBlocked in_the_thread;
-    thread_ = std::thread([this] { run(); });
+    thread_ = start_quiet_thread("spawn", [this] { run(); });
   }
 
   ~Impl() {
@@ -222,6 +220,8 @@ class SpawnContext::Impl {
       error = verdict();
     } catch (const Error& problem) {
       error.emplace(0, problem.exit_code(), problem.what());
+    } catch (const std::exception& problem) {
+      error.emplace(0, exit_code::kSystem, problem.what());
     }
     console_.drain(Deadline::in(std::chrono::seconds(1)));
     const std::lock_guard lock(mutex_);
@@ -247,6 +247,7 @@ class SpawnContext::Impl {
     variables["TRIREME_SPAWN"] = fmt::format("{}:{}:{}", call_, error_fd, nonce_);
     proc::ProcessSpec spec = worker_process(plan_.workers[rank], resources, variables);
     spec.inherited.push_back(error_fd);
+    spec.program = "/proc/self/exe";  // also when the file was replaced or removed meanwhile; argv[0] stays as it was
     spec.directory = g_first_folder;
     return spec;
   }

@@ -21,6 +21,7 @@ namespace {
 constexpr Millis kHeldLineTime{200};  // an unfinished line is shown after this
 constexpr Millis kSlowConsole{20};
 constexpr Millis kIdle{1000};
+constexpr Millis kImpatience{500};  // a second signal sooner than this is part of the first
 
 size_t log_limit() {
   constexpr int64_t kDefaultMegabytes = 256;
@@ -61,11 +62,13 @@ Supervisor::Supervisor(const SupervisorContext& context)
 Supervisor::~Supervisor() = default;
 
 AttemptResult Supervisor::run() {
+  outcome_ = context_.link.outcome();
+  if (outcome_) return {.outcome = *outcome_};  // called off before it began
   start_workers();
   while (!over()) turn();
   flush_held_lines(true);
   context_.console.flush();
-  AttemptResult result{.outcome = *outcome_, .log_trouble = log_error_said_};
+  AttemptResult result{.outcome = *outcome_, .interrupted = interrupted_, .log_trouble = log_error_said_};
   for (const auto& worker : workers_) {
     result.workers.push_back(ending_of(*worker));
     result.unkillable |= result.workers.back().unkillable;
@@ -118,13 +121,14 @@ bool Supervisor::gets_terminal(const WorkerPlan& plan) const {
 
 void Supervisor::open_log(Worker& worker) {
   const std::filesystem::path folder = context_.plan.nodes[static_cast<size_t>(context_.node)].log_dir;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) say_log_error(fmt::format("cannot make the log folder {}: {}", folder.string(), error.message()));
   worker.log = std::make_unique<proc::LogFile>(
       folder / fmt::format("workerlog.{}", worker.plan.local_rank),
       proc::LogFile::Options{.max_bytes = log_limit(),
                              .overwrite = context_.request.log_overwrite && context_.attempt == 0});
-  say_log_error(worker);
+  say_log_error(worker.log->error());
 }
 
 void Supervisor::write_backup_environment(Worker& worker) {
@@ -191,7 +195,7 @@ void Supervisor::emit(Worker& worker, proc::Stream stream, const std::string& te
   if (text.empty()) return;
   worker.tail.add(text);
   worker.log->write(worker.log_lines.add(static_cast<int>(stream), "", text));
-  say_log_error(worker);
+  say_log_error(worker.log->error());
   const bool to_stderr = stream == proc::Stream::err;
   if (worker.shown) context_.console.write(worker.plan.rank * 2 + (to_stderr ? 1 : 0), to_stderr, worker.prefix, text);
 }
@@ -207,10 +211,10 @@ void Supervisor::flush_held_lines(bool all) {
   }
 }
 
-void Supervisor::say_log_error(const Worker& worker) {
-  if (!worker.log->error() || log_error_said_) return;
+void Supervisor::say_log_error(const std::optional<std::string>& problem) {
+  if (!problem || log_error_said_) return;
   log_error_said_ = true;
-  log_error("{}; the job goes on, but its output is not kept", *worker.log->error());
+  log_error("{}; the job goes on, but its output is not kept", *problem);
 }
 
 void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
@@ -231,10 +235,17 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::interrupt(int signal) {
-  if (signals_seen_++ > 0) return state_.kill(Clock::now());
+  const auto now = Clock::now();
+  if (interrupted_ != 0) {
+    // timeout(1) and batch systems signal the launcher and then its group: that is one wish, not two.
+    if (now - interrupted_at_ >= kImpatience) state_.kill(now);
+    return;
+  }
+  interrupted_ = signal;
+  interrupted_at_ = now;
   context_.console.say(fmt::format("{}: the workers get it too and have {:g} s to end; once more kills them",
                                    signal_name(signal), std::chrono::duration<double>(context_.request.grace).count()));
-  state_.stop(signal, Clock::now());
+  state_.stop(signal, now);
   send_due_signals();
   context_.link.report(JobOutcome::of_signal(signal, host_name()));
 }
@@ -265,7 +276,7 @@ void Supervisor::consult_link() {
 WorkerEnding Supervisor::ending_of(const Worker& worker) const {
   WorkerEnding ending{.rank = worker.plan.rank, .local_rank = worker.plan.local_rank};
   ending.host = context_.plan.nodes[static_cast<size_t>(worker.plan.node)].host;
-  ending.pid = worker.pid;
+  ending.pid = worker.ending ? worker.pid : set_.pid(worker.process);
   ending.unkillable = !worker.ending.has_value();
   if (worker.ending) ending.ending = *worker.ending;
   ending.log = worker.log->path().string();

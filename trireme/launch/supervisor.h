@@ -42,6 +42,7 @@ struct AttemptResult {
   JobOutcome outcome;
   std::vector<WorkerEnding> workers;  // of this node
   bool unkillable = false;            // a worker survived SIGKILL
+  int interrupted = 0;                // the signal that somebody sent to this launcher, at whatever moment
   bool log_trouble = false;           // the log folder cannot be written, and the user was told
 };
 
@@ -69,7 +70,7 @@ class Supervisor {
   void interrupt(int signal);
   void emit(Worker& worker, proc::Stream stream, const std::string& text);
   void flush_held_lines(bool all);
-  void say_log_error(const Worker& worker);
+  void say_log_error(const std::optional<std::string>& problem);
   void consult_link();
   Deadline next_look() const;
   bool over() const;
@@ -84,7 +85,8 @@ class Supervisor {
   std::optional<JobOutcome> outcome_;
   bool reported_ = false;
   bool log_error_said_ = false;
-  int signals_seen_ = 0;
+  int interrupted_ = 0;  // the first signal
+  Clock::time_point interrupted_at_;
 };
 
 }  // namespace trireme::launch

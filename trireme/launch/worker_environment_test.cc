@@ -26,7 +26,7 @@ NodeInfo node(const std::string& address, int processes, Words devices = {}) {
   info.cores = 8;
   for (int i = 0; i < processes; ++i) info.ports.push_back(static_cast<uint16_t>(17000 + i));
   info.master_port = 6170;
-  info.log_dir = "/work/log";
+  info.log_dir = "/job/log";
   return info;
 }
 
@@ -62,8 +62,8 @@ TEST(WorkerEnvironment, PaddlesVariables) {
                  {"PADDLE_TRAINER_ENDPOINTS", "10.0.0.1:17000,10.0.0.1:17001,10.0.0.2:17000"},
                  {"PADDLE_RANK_IN_NODE", "0"},
                  {"PADDLE_AUTO_CLUSTER", "0"},
-                 {"PADDLE_LOG_DIR", "/work/log"},
-                 {"PADDLE_BACKUP_ENV_PATH", "/work/log/backup_env.2.json"},
+                 {"PADDLE_LOG_DIR", "/job/log"},
+                 {"PADDLE_BACKUP_ENV_PATH", "/job/log/backup_env.2.json"},
                  {"FLAGS_selected_gpus", "0"},
                  {"PADDLE_DISTRI_BACKEND", "(unset)"},
                  {"http_proxy", "(unset)"}});

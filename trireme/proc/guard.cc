@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -118,9 +117,10 @@ void take_terminal() {
   if (ready && command.foreground) take_terminal();
   pin_to(*command.cpus);
   if (ready && command.directory) ready = ::chdir(command.directory) == 0;
+  const int error = errno;
   reset_signals();
   if (ready) ::execve(command.path, command.arguments, command.environment);
-  const GuardReport report{GuardReport::Kind::exec_failed, ::getpid(), errno, 0, 0};
+  const GuardReport report{GuardReport::Kind::exec_failed, ::getpid(), ready ? errno : error, 0};
   ::send(control, &report, sizeof report, MSG_NOSIGNAL);
   ::_exit(report.value == ENOENT ? exit_code::kNotFound : exit_code::kNotExecutable);
 }
@@ -161,19 +161,18 @@ class Guard {
   int reap() {
     for (;;) {
       int status = 0;
-      rusage usage{};
-      const pid_t pid = ::wait4(-1, &status, WNOHANG, &usage);
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
       if (pid == 0) {
         if (killing_) kill_everything();
         return 1;
       }
       if (pid < 0) return errno == ECHILD ? 0 : 1;
-      if (pid == worker_) worker_ended(status, usage.ru_maxrss);
+      if (pid == worker_) worker_ended(status);
     }
   }
 
-  void worker_ended(int status, long peak_kib) {
-    const GuardReport report{GuardReport::Kind::ended, worker_, status, peak_kib, now_nanos()};
+  void worker_ended(int status) {
+    const GuardReport report{GuardReport::Kind::ended, worker_, status, now_nanos()};
     ::send(control_, &report, sizeof report, MSG_NOSIGNAL);
     send_to_all(SIGTERM);
     kill_soon();
@@ -242,8 +241,8 @@ int block_all_and_watch_children() {
   const pid_t guard = ::getpid();
   const pid_t worker = ::fork();
   if (worker == 0) become_worker(command, control, guard);
-  const GuardReport report{worker > 0 ? GuardReport::Kind::started : GuardReport::Kind::exec_failed, worker, errno, 0,
-                           0};
+  if (worker > 0) ::setpgid(worker, worker);  // both sides do: whoever is first, a signal to the group finds it
+  const GuardReport report{worker > 0 ? GuardReport::Kind::started : GuardReport::Kind::exec_failed, worker, errno, 0};
   ::send(control, &report, sizeof report, MSG_NOSIGNAL);
   if (worker < 0) ::_exit(exit_code::kSystem);
   // Keep nothing of the keeper's open: neither other workers' control sockets nor any pipe whose end someone awaits.

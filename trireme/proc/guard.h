@@ -34,7 +34,6 @@ struct GuardReport {
   Kind kind;
   pid_t pid;                // the worker's
   int value;                // exec_failed: errno; ended: the wait status
-  long peak_kib;            // ended: the largest resident size seen
   int64_t monotonic_nanos;  // ended: when the guard saw it
 };
 

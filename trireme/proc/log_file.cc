@@ -43,7 +43,9 @@ void LogFile::rotate() {
   std::error_code ignored;
   std::filesystem::remove(numbered(options_.keep), ignored);
   for (int n = options_.keep - 1; n >= 1; --n) std::filesystem::rename(numbered(n), numbered(n + 1), ignored);
-  std::filesystem::rename(path_, numbered(1), ignored);
+  std::error_code error;
+  std::filesystem::rename(path_, numbered(1), error);
+  if (error) return fail(error.value());  // better one long file than lost lines
   open(true);
 }
 

@@ -48,6 +48,17 @@ TEST(LogFile, AnEndlessLineDoesNotDefeatTheRotation) {
   EXPECT_TRUE(std::filesystem::exists(path.string() + ".1"));
 }
 
+TEST(LogFile, AFailedRotationLosesNothing) {
+  const TempDir dir;
+  const auto path = dir.path() / "log";
+  std::filesystem::create_directories(dir.path() / "log.1" / "in the way");
+  LogFile log(path, {.max_bytes = 4, .keep = 2});
+  std::filesystem::create_directories(dir.path() / "log.2" / "in the way");
+  for (const char* line : {"one\n", "two\n", "three\n"}) log.write(line);
+  EXPECT_EQ(read_file(path), "one\ntwo\nthree\n");
+  EXPECT_TRUE(log.error());
+}
+
 TEST(LogFile, AFullDiskIsReportedOnceAndSurvived) {
   LogFile log("/dev/full", {});
   log.write("lost\n");

@@ -70,7 +70,8 @@ ProcessSet::~ProcessSet() {
   signal_all(SIGKILL);
   const Deadline deadline = Deadline::in(std::chrono::seconds(1));
   while (running() > 0 && !deadline.passed()) wait(deadline);
-  // A guard that is still there waits for something unkillable; it sees the control socket close and goes on trying.
+  // A guard that is still there is itself stopped, or waits for something unkillable.
+  for (const auto& [id, child] : children_) ::kill(child->guard, SIGKILL);
 }
 
 int ProcessSet::start(const ProcessSpec& spec) {
@@ -81,7 +82,7 @@ int ProcessSet::start(const ProcessSpec& spec) {
   const std::vector<char*> arguments = pointers(spec.command);
   const std::vector<char*> environment = pointers(spec.environment);
   GuardedCommand command{};
-  command.path = spec.command.at(0).c_str();
+  command.path = spec.program.empty() ? spec.command.at(0).c_str() : spec.program.c_str();
   command.arguments = arguments.data();
   command.environment = environment.data();
   command.directory = spec.directory.empty() ? nullptr : spec.directory.c_str();
@@ -165,7 +166,6 @@ void ProcessSet::read_control(int id, Child& child, std::vector<Event>& events) 
                         .status = ExitStatus::from_wait_status(report.value),
                         .pid = report.pid,
                         .exec_error = child.exec_error,
-                        .peak_kib = report.peak_kib,
                         .when = Clock::time_point(std::chrono::nanoseconds(report.monotonic_nanos))});
       break;
   }
@@ -231,11 +231,6 @@ void ProcessSet::signal_all(int number) {
 pid_t ProcessSet::pid(int process) const {
   const auto found = children_.find(process);
   return found == children_.end() || found->second->exited ? 0 : found->second->pid;
-}
-
-bool ProcessSet::is_running(int process) const {
-  const auto found = children_.find(process);
-  return found != children_.end() && !found->second->exited;
 }
 
 void reclaim_terminal() {

@@ -24,7 +24,8 @@
 namespace trireme::proc {
 
 struct ProcessSpec {
-  std::vector<std::string> command;      // command[0] is the program's path
+  std::vector<std::string> command;      // command[0] is the program's path, unless `program` says another
+  std::string program;                   // the file to execute
   std::vector<std::string> environment;  // NAME=value, the whole of it
   std::filesystem::path directory;       // empty: the keeper's
   std::vector<int> inherited;  // descriptors (3 and above) that stay open in the process, under the same number
@@ -48,9 +49,8 @@ struct Event {
   Stream stream = Stream::out;
   std::string bytes;
   ExitStatus status;
-  pid_t pid = 0;       // exited: whose end it was
-  int exec_error = 0;  // errno, when the program could not be executed at all
-  long peak_kib = 0;
+  pid_t pid = 0;           // exited: whose end it was
+  int exec_error = 0;      // errno, when the program could not be executed at all
   Clock::time_point when;  // exited: the moment the guard saw it, so that the first of several can be told
 };
 
@@ -83,7 +83,6 @@ class ProcessSet {
 
   /// The process' pid; 0 before it was reported (see wait) and after it ended.
   pid_t pid(int process) const;
-  bool is_running(int process) const;
   /// Processes whose `finished` has not been delivered.
   int running() const { return static_cast<int>(children_.size()); }
 

@@ -131,8 +131,15 @@ TEST_F(ProcessSetTest, StandardInputIsEmpty) {
 
 TEST_F(ProcessSetTest, SignalsAndHandlersOfTheKeeperAreNotInherited) {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_DFL);
   const Record record = run(shell("grep -E '^Sig(Ign|Blk)' /proc/self/status | tr -d '\\n\\t '"));
   EXPECT_EQ(record.out, "SigBlk:0000000000000000SigIgn:0000000000000000");
+}
+
+TEST_F(ProcessSetTest, NohupIsTheUsersWishAndStays) {
+  ::signal(SIGHUP, SIG_IGN);
+  EXPECT_EQ(run(shell("kill -HUP $$; echo still here")).out, "still here\n");
+  ::signal(SIGHUP, SIG_DFL);
 }
 
 TEST_F(ProcessSetTest, ATermReachesTheWholeGroup) {

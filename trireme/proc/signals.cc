@@ -1,5 +1,7 @@
 #include "trireme/proc/signals.h"
 
+#include <poll.h>
+
 #include <atomic>
 #include <utility>
 
@@ -46,14 +48,10 @@ std::optional<int> SignalGate::take() {
   return g_arrived[g_read++ % kSlots].load();
 }
 
-SignalsBlocked::SignalsBlocked() {
-  sigset_t all;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-}
-
-SignalsBlocked::~SignalsBlocked() {
-  ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+std::optional<int> SignalGate::look() {
+  const timespec at_once{};
+  ::ppoll(nullptr, 0, &at_once, &open_);
+  return take();
 }
 
 }  // namespace trireme::proc

@@ -22,23 +22,13 @@ class SignalGate {
   const sigset_t* open() const { return &open_; }
   /// The oldest signal not yet taken.
   std::optional<int> take();
+  /// Lets in what waits outside, then take(): for places that wait for something else.
+  std::optional<int> look();
 
  private:
   sigset_t open_{};
   sigset_t before_{};
   std::vector<std::pair<int, struct sigaction>> handlers_;
-};
-
-/// While one exists, this thread and the threads it starts meanwhile take no signal; threads keep that for good.
-class SignalsBlocked {
- public:
-  SignalsBlocked();
-  ~SignalsBlocked();
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_{};
 };
 
 }  // namespace trireme::proc

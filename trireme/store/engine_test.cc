@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include "trireme/core/quiet_thread.h"
 #include "trireme/store/gatekeeper.h"
 #include "trireme/store/handshake.h"
-#include "trireme/store/quiet_thread.h"
 #include "trireme/store/rate_limited_log.h"
 #include "trireme/store/test_support.h"
 

@@ -7,10 +7,10 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 #include "trireme/store/base64.h"
 #include "trireme/store/etcd_gateway.h"
-#include "trireme/store/quiet_thread.h"
 #include "trireme/store/rules.h"
 
 namespace trireme {

@@ -29,6 +29,13 @@ Verdict Gatekeeper::judge(const wire::Message& message, const Visitor& visitor) 
   return {};
 }
 
+void Gatekeeper::left(const std::string& ip) {
+  const auto found = joins_.find(ip);
+  if (found == joins_.end() || found->second == 0) return;
+  --found->second;
+  --all_joins_;
+}
+
 Verdict Gatekeeper::judge_hello(const wire::Message& message, const Visitor& visitor) const {
   const Greeting greeting{.server_nonce = visitor.nonce, .client_nonce = message.parts[0], .name = message.parts[1]};
   if (!constant_time_equal(message.parts[2], client_proof(token_, greeting)))

@@ -30,6 +30,8 @@ class Gatekeeper {
  public:
   Gatekeeper(Token token, std::optional<TcpStoreServer::Enrolment> enrolment);
   Verdict judge(const wire::Message& message, const Visitor& visitor);
+  /// A client with a name has gone: its address may be enrolled again.
+  void left(const std::string& ip);
 
  private:
   Verdict judge_hello(const wire::Message& message, const Visitor& visitor) const;

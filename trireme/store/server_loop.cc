@@ -292,8 +292,10 @@ void ServerLoop::drop(Id id) {
   accept_after_ = Deadline::in(Millis(0));
   if (client->state != Connection::State::open)
     --newcomers_;
-  else if (!client->name.empty())
+  else if (!client->name.empty()) {
+    gatekeeper_.left(client->ip);
     notify(options_.on_disconnect, client->name);
+  }
 }
 
 void ServerLoop::notify(const std::function<void(const std::string&)>& callback, const std::string& name) {

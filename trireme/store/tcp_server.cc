@@ -1,6 +1,6 @@
 #include "trireme/store/tcp_server.h"
 
-#include "trireme/store/quiet_thread.h"
+#include "trireme/core/quiet_thread.h"
 #include "trireme/store/server_loop.h"
 
 namespace trireme {

@@ -36,6 +36,7 @@ class TcpStoreServer {
   struct Enrolment {
     std::map<std::string, int> allowed_ips;  ///< address as resolve_ip() writes it -> joins allowed; empty: any address
     int max_joins = INT_MAX;                 ///< from all addresses together
+    // A place is free again when the client that took it, and gave a name, has gone.
   };
 
   struct Options {

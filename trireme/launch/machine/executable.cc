@@ -24,7 +24,7 @@ constexpr size_t kHeadSize = 4096;  // the #! line, or the ELF header and its pr
 
 template <typename... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(exit_code::kNotExecutable, fmt::format(format, std::forward<Args>(args)...));
+  throw Error(exit_code::kNotExecutable, printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 void check_kind(const std::string& path) {

@@ -49,6 +49,9 @@ LocalNode describe_local_node(const Request& original, const Seat& seat) {
   const DeviceChoice choice = choose(request);
   if (!choice.warning.empty()) log_warning("{}", choice.warning);
   check_ports(request, choice.processes);
+  for (const int rank : request.tee)
+    if (rank >= choice.processes)
+      log_warning("--tee {}: this node has only the local ranks 0 to {}", rank, choice.processes - 1);
   allow_descriptors(choice.processes);
   LocalNode node;
   node.ports =

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 template <typename... Args>
 [[noreturn]] void not_found(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(exit_code::kNotFound, fmt::format(format, std::forward<Args>(args)...));
+  throw Error(exit_code::kNotFound, printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
 bool is_file(const fs::path& path) {
@@ -73,7 +73,8 @@ std::string locate(const std::string& name, const std::string& path_variable) {
 
 void check_script(const std::string& script) {
   if (!is_there(script)) not_found("{}: no such file{}", script, nearby_hint(script));
-  if (!is_file(script)) throw Error(exit_code::kNotExecutable, fmt::format("{}: not a file but a folder", script));
+  if (!is_file(script))
+    throw Error(exit_code::kNotExecutable, printable(fmt::format("{}: not a file but a folder", script)));
   if (::access(script.c_str(), R_OK) != 0)
     throw Error(exit_code::kNotExecutable,
                 fmt::format("{}: this user may not read it; try: chmod +r {}", script, script));

@@ -6,10 +6,12 @@
 #include <cerrno>
 
 #include "trireme/core/error.h"
-#include "trireme/proc/signals.h"
+#include "trireme/core/quiet_thread.h"
 
 namespace trireme::launch {
 namespace {
+
+constexpr std::chrono::milliseconds kSlice{500};  // of a long wait in which something else must be looked at
 
 UniqueFd make_event() {
   UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -53,7 +55,7 @@ std::string StoreLink::key(const std::string& name) const {
   return fmt::format("{}/{}", name, attempt_);
 }
 
-void StoreLink::begin(int attempt) {
+void StoreLink::begin(int attempt, const Objection& objection) {
   end_attempt();
   attempt_ = attempt;
   {
@@ -61,27 +63,58 @@ void StoreLink::begin(int attempt) {
     outcome_.reset();
   }
   clear_event(wake_);
-  wait_for_everyone();
-  const proc::SignalsBlocked in_the_thread;
-  waiter_ = std::thread([this] { wait_for_outcome(); });
+  wait_for_everyone(objection);
+  if (const auto already = options_.store->try_get(key("outcome"))) settle(outcome_from_json(*already));
+  ending_ = false;
+  waiter_ = start_quiet_thread("the job link", [this] { wait_for_outcome(); });
 }
 
-void StoreLink::wait_for_everyone() {
+void StoreLink::wait_for_everyone(const Objection& objection) {
+  const Deadline deadline = Deadline::in(options_.attempt_timeout);
   if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
-  try {
-    options_.store->get(key("all_begun"), Deadline::in(options_.attempt_timeout));
-  } catch (const PeerError& error) {
-    throw PeerError("not all {} nodes have come to attempt {} of the job within {} s: {}", options_.nodes, attempt_,
-                    options_.attempt_timeout.count() / 1000, error.what());
+  for (;;) {
+    if (const auto reason = objection()) return call_off(*reason);
+    if (const auto reason = loss()) return call_off(*reason);
+    const Deadline slice = earlier(deadline, Deadline::in(kSlice));
+    try {
+      options_.store->get(key("all_begun"), slice);
+      return;
+    } catch (const PeerError& error) {
+      if (!slice.passed()) throw;
+      if (deadline.passed())
+        throw PeerError("not all {} nodes have come to attempt {} of the job within {} s: {}", options_.nodes, attempt_,
+                        options_.attempt_timeout.count() / 1000, error.what());
+    }
   }
 }
 
+// Gives the attempt its outcome and lets go everyone who waits for it to begin.
+void StoreLink::call_off(const JobOutcome& outcome) {
+  report(outcome);
+  options_.store->set(key("all_begun"), "");
+}
+
+std::optional<JobOutcome> StoreLink::loss() {
+  if (!options_.lost) return std::nullopt;
+  for (const std::string& name : options_.lost->take())
+    if (const auto node = options_.describe(name))
+      return JobOutcome::lost(fmt::format("lost {}: its launcher or the machine is gone", *node));
+  return std::nullopt;
+}
+
+// In slices, so that the thread ends soon after end_attempt() whatever state the coordinator is in: one that is stopped
+// neither answers nor closes the connection.
 void StoreLink::wait_for_outcome() {
-  try {
-    settle(outcome_from_json(options_.store->get(key("outcome"), Deadline::never())));
-    if (options_.store->add(key("heard"), 1) == options_.nodes) options_.store->set(key("all_heard"), "");
-  } catch (const std::exception& error) {
-    settle(JobOutcome::lost(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what())));
+  while (!ending_) {
+    const Deadline slice = Deadline::in(kSlice);
+    try {
+      settle(outcome_from_json(options_.store->get(key("outcome"), slice)));
+      if (options_.store->add(key("heard"), 1) == options_.nodes) options_.store->set(key("all_heard"), "");
+      return;
+    } catch (const std::exception& error) {
+      if (slice.passed()) continue;
+      return settle(JobOutcome::lost(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what())));
+    }
   }
 }
 
@@ -89,6 +122,11 @@ void StoreLink::settle(const JobOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   if (!outcome_) outcome_ = outcome;
   raise_event(wake_);
+}
+
+bool StoreLink::known() {
+  const std::lock_guard lock(mutex_);
+  return outcome_.has_value();
 }
 
 void StoreLink::report(const JobOutcome& failure) {
@@ -109,10 +147,7 @@ void StoreLink::report_success() {
 
 std::optional<JobOutcome> StoreLink::outcome() {
   clear_event(wake_);
-  if (options_.lost)
-    for (const std::string& name : options_.lost->take())
-      if (const auto node = options_.describe(name))
-        report(JobOutcome::lost(fmt::format("lost {}: its launcher or the machine is gone", *node)));
+  if (const auto reason = loss()) report(*reason);
   const std::lock_guard lock(mutex_);
   return outcome_;
 }
@@ -132,7 +167,8 @@ std::vector<int> StoreLink::wake_fds() const {
 
 void StoreLink::end_attempt() {
   if (!waiter_.joinable()) return;
-  report(JobOutcome::abort("a launcher ended early", exit_code::kPeer));  // changes nothing when the outcome is known
+  ending_ = true;
+  if (!known()) report(JobOutcome::abort("a launcher ended early", exit_code::kPeer));
   waiter_.join();
 }
 

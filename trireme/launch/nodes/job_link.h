@@ -1,11 +1,11 @@
 // How the launchers of a job agree on its end. The first outcome that any of them reports is the job's.
 //
-//   link.begin(attempt);
+//   link.begin(attempt, objection);
 //   link.report(JobOutcome::of_culprit(ending));       // or link.report_success() when all local workers are done
 //   if (auto outcome = link.outcome()) …               // see wake_fds()
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,8 +23,12 @@ namespace trireme::launch {
 class JobLink {
  public:
   virtual ~JobLink() = default;
-  /// Starts an attempt (0, 1, 2 …): every node must have ended the one before. PeerError when one does not come.
-  virtual void begin(int attempt) = 0;
+  /// Asked again and again while begin() waits: a reason not to.
+  using Objection = std::function<std::optional<JobOutcome>()>;
+
+  /// Starts an attempt (0, 1, 2 …): waits until every node has ended the one before. Where someone objects, or a node
+  /// is lost meanwhile, the attempt has its outcome() before it began. PeerError when a node does not come in time.
+  virtual void begin(int attempt, const Objection& objection) = 0;
   /// A failure on this node. Only the first report of all nodes counts.
   virtual void report(const JobOutcome& failure) = 0;
   /// This node's workers have all succeeded; the job has when every node says so.
@@ -39,7 +43,7 @@ class JobLink {
 /// A job of one node: it decides alone.
 class SoloLink : public JobLink {
  public:
-  void begin(int) override { outcome_.reset(); }
+  void begin(int, const Objection& objection) override { outcome_ = objection(); }
   void report(const JobOutcome& failure) override {
     if (!outcome_) outcome_ = failure;
   }
@@ -80,7 +84,7 @@ class StoreLink : public JobLink {
   explicit StoreLink(Options options);
   ~StoreLink() override;
 
-  void begin(int attempt) override;
+  void begin(int attempt, const Objection& objection) override;
   void report(const JobOutcome& failure) override;
   void report_success() override;
   std::optional<JobOutcome> outcome() override;
@@ -89,15 +93,19 @@ class StoreLink : public JobLink {
 
  private:
   std::string key(const std::string& name) const;
-  void wait_for_everyone();
+  void wait_for_everyone(const Objection& objection);
+  void call_off(const JobOutcome& outcome);
+  std::optional<JobOutcome> loss();
   void wait_for_outcome();
   void settle(const JobOutcome& outcome);
+  bool known();
   void end_attempt();
 
   Options options_;
   int attempt_ = -1;
   UniqueFd wake_;
   std::thread waiter_;
+  std::atomic<bool> ending_ = false;  // the waiter shall stop waiting
   std::mutex mutex_;
   std::optional<JobOutcome> outcome_;  // GUARDED_BY(mutex_)
 };

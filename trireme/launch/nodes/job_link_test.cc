@@ -14,6 +14,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
+const JobLink::Objection kNone = [] { return std::nullopt; };
+
 JobOutcome failure_of(int rank, int code) {
   return JobOutcome::of_culprit(
       {.rank = rank, .host = "b", .ending = {.code = code}, .last_lines = {"last \"words\""}});
@@ -45,8 +47,8 @@ class StoreLinkTest : public testing::Test {
                                                           .attempt_timeout = 5s});
   }
   void begin_both(int attempt) {
-    std::thread other([&] { b_->begin(attempt); });
-    a_->begin(attempt);
+    std::thread other([&] { b_->begin(attempt, kNone); });
+    a_->begin(attempt, kNone);
     other.join();
   }
 
@@ -105,7 +107,25 @@ TEST_F(StoreLinkTest, ALostNodeEndsTheJobAndAStrangerDoesNot) {
 TEST_F(StoreLinkTest, ANodeThatDoesNotComeBackIsAnError) {
   auto lonely = std::make_unique<StoreLink>(
       StoreLink::Options{.store = store_, .nodes = 2, .coordinator = "node 0", .attempt_timeout = 100ms});
-  EXPECT_THROW(lonely->begin(0), PeerError);
+  EXPECT_THROW(lonely->begin(0, kNone), PeerError);
+}
+
+TEST_F(StoreLinkTest, AnObjectionEndsTheAttemptForAllBeforeItBegins) {
+  std::thread other([&] { b_->begin(0, kNone); });
+  a_->begin(0, [] { return std::optional(JobOutcome::of_signal(2, "hosta")); });
+  other.join();
+  for (StoreLink* link : {a_.get(), b_.get()}) {
+    const auto outcome = link->outcome();
+    ASSERT_TRUE(outcome);
+    EXPECT_EQ(outcome->exit_code, 130);
+    EXPECT_TRUE(outcome->final);
+  }
+}
+
+TEST_F(StoreLinkTest, ANodeLostBetweenAttemptsIsNamedAtOnce) {
+  lost_->add("b");
+  a_->begin(0, kNone);
+  EXPECT_THAT(a_->outcome()->reason, HasSubstr("node 1 (b)"));
 }
 
 TEST(StoreLink, ALostCoordinatorEndsTheJob) {
@@ -113,7 +133,7 @@ TEST(StoreLink, ALostCoordinatorEndsTheJob) {
   auto server = std::make_unique<TcpStoreServer>(listen_tcp("127.0.0.1", 0), TcpStoreServer::Options{.token = token});
   std::shared_ptr<Store> store = TcpStore::connect({.server = server->endpoint(), .token = token}, Deadline::in(5s));
   StoreLink link({.store = store, .nodes = 1, .coordinator = "node 0 (hosta)"});
-  link.begin(0);
+  link.begin(0, kNone);
   server.reset();
   const auto outcome = outcome_within(link, 5s);
   ASSERT_TRUE(outcome);

@@ -8,7 +8,6 @@
 #include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/nodes/preflight.h"
 #include "trireme/launch/nodes/roster.h"
-#include "trireme/proc/signals.h"
 #include "trireme/store/etcd_store.h"
 
 namespace trireme::launch {
@@ -66,7 +65,6 @@ std::unique_ptr<Meeting> Meeting::alone(const NodeInfo& self, int max_restart) {
   meeting->nodes_ = {self};
   meeting->max_restart_ = max_restart;
   meeting->token_ = Token::random();
-  const proc::SignalsBlocked in_the_thread;
   meeting->server_ =
       std::make_unique<TcpStoreServer>(listen_tcp(self.address, 0), TcpStoreServer::Options{.token = *meeting->token_});
   meeting->store_ = {self.address, meeting->server_->port()};
@@ -134,7 +132,6 @@ void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, 
   TcpStoreServer::Options options{.token = *token_};
   if (!token) options.enrolment = enrolment_for(seat);
   options.on_disconnect = [lost = lost_](const std::string& name) { lost->add(name); };
-  const proc::SignalsBlocked in_the_thread;
   server_ = std::make_unique<TcpStoreServer>(std::move(listener), std::move(options));
   store_ = {seat.address, server_->port()};
   if (seat.peers.empty() && !request.master && !request.etcd)
@@ -190,7 +187,6 @@ void Meeting::serve_probe(const Seat& seat) {
     own_probe_ = store_;
     return;
   }
-  const proc::SignalsBlocked in_the_thread;
   probe_ = std::make_unique<TcpStoreServer>(listen_tcp(seat.address, 0), TcpStoreServer::Options{.token = *token_});
   own_probe_ = {seat.address, probe_->port()};
 }
@@ -201,7 +197,7 @@ void Meeting::meet(const Request& request, const Seat& seat, Introduction self, 
   if (hosting()) publish_roster(*control_, seat, request.max_restart, *lost_, deadline);
   const Roster roster = read_roster(*control_, seat, deadline);
   max_restart_ = roster.max_restart;
-  const Clearance clearance = check_each_other({*control_, *token_, roster.nodes, node_});
+  const Clearance clearance = check_each_other({*control_, *token_, roster.nodes, node_, lost_.get()});
   for (const Introduction& introduction : roster.nodes) {
     nodes_.push_back(introduction.info);
     names_.push_back(introduction.name);

@@ -91,10 +91,42 @@ void report(const PreflightContext& context, const json& problems) {
   context.store.set(check_key(context.self), json{{"problems", problems}, {"shared_logs", shared}}.dump());
 }
 
+bool has_left(const PreflightContext& context, int node) {
+  const auto& name = context.nodes[static_cast<size_t>(node)].name;
+  bool left = false;
+  for (const std::string& gone : context.lost->take()) {
+    if (gone == name)
+      left = true;
+    else
+      context.lost->add(gone);  // somebody else's loss: found when its turn comes
+  }
+  return left;
+}
+
+// A node's report, or one in its name that says why there is none.
+json report_of(const PreflightContext& context, int node, Deadline deadline) {
+  const auto failed = [&](const char* why) {
+    const NodeInfo& info = info_of(context, node);
+    return json{{"problems", {fmt::format("node {} ({}, {}) {}", node, info.host, info.address, why)}},
+                {"shared_logs", false}};
+  };
+  for (;;) {
+    try {
+      return json::parse(
+          context.store.get(check_key(node), earlier(deadline, Deadline::in(std::chrono::milliseconds(500)))));
+    } catch (const PeerError&) {
+      if (has_left(context, node))
+        return failed("left while the nodes were checking each other; look at its launcher's output");
+      if (deadline.passed())
+        return failed("did not report within a minute whether it reaches the others; is it overloaded?");
+    }
+  }
+}
+
 void decide(const PreflightContext& context, Deadline deadline) {
   json verdict{{"problems", json::array()}, {"shared_logs", false}};
   for (int i = 0; i < static_cast<int>(context.nodes.size()); ++i) {
-    const json check = json::parse(context.store.get(check_key(i), deadline));
+    const json check = report_of(context, i, deadline);
     if (check.at("shared_logs").get<bool>()) verdict["shared_logs"] = true;
     for (const auto& problem : check.at("problems")) verdict["problems"].push_back(problem);
   }

@@ -6,6 +6,7 @@
 
 #include "trireme/core/token.h"
 #include "trireme/launch/nodes/introduction.h"
+#include "trireme/launch/nodes/job_link.h"
 #include "trireme/store/store.h"
 
 namespace trireme::launch {
@@ -14,7 +15,8 @@ struct PreflightContext {
   Store& store;
   const Token& token;
   const std::vector<Introduction>& nodes;
-  int self = 0;  // 0 decides for all
+  int self = 0;               // 0 decides for all
+  LostNodes* lost = nullptr;  // where the store's server runs
 };
 
 struct Clearance {

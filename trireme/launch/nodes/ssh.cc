@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/log.h"
+#include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/program.h"
@@ -23,6 +24,7 @@ namespace trireme::launch {
 namespace {
 
 constexpr int kSshFailed = 255;
+constexpr Millis kImpatience{500};  // a second signal sooner than this is part of the first
 
 std::vector<HostSlots> hosts_of(const Request& request) {
   std::vector<HostSlots> hosts = request.hosts;
@@ -159,14 +161,19 @@ class Terminal {
   }
 
   void interrupt(int signal) {
-    if (interrupted_ != 0) return state_.kill(Clock::now());
+    const auto now = Clock::now();
+    if (interrupted_ != 0) {
+      if (now - interrupted_at_ >= kImpatience) state_.kill(now);
+      return;
+    }
     interrupted_ = signal;
+    interrupted_at_ = now;
     console_.say(
         fmt::format("{}: passed on to all {} hosts; once more kills them", signal_name(signal), hosts_.size()));
     for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
     for (size_t i = 0; i < hosts_.size(); ++i)
       if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: nobody reads the pipe
-    state_.stop(signal, Clock::now());
+    state_.stop(signal, now);
   }
 
   void stop_remotes() {
@@ -183,6 +190,7 @@ class Terminal {
   std::vector<UniqueFd> inputs_;
   std::vector<bool> answered_ = std::vector<bool>(hosts_.size());  // something was heard from the host
   int interrupted_ = 0;
+  Clock::time_point interrupted_at_;
   int code_ = 0;
 };
 
@@ -220,8 +228,7 @@ int run_over_ssh(const Request& request) {
 TerminalWatch::TerminalWatch(int end_of_input) {
   if (end_of_input < 0) return;
   stop_ = make_pipe();
-  const proc::SignalsBlocked in_the_thread;
-  thread_ = std::thread([end_of_input, stop = stop_.first.get()] {
+  thread_ = start_quiet_thread("the terminal watch", [end_of_input, stop = stop_.first.get()] {
     pollfd entries[2] = {{end_of_input, POLLIN, 0}, {stop, POLLIN, 0}};
     while (::poll(entries, 2, -1) < 0) {
     }

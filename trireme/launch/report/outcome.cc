@@ -20,6 +20,7 @@ JobOutcome JobOutcome::of_signal(int signal, const std::string& host) {
   return {.kind = Kind::interrupted,
           .exit_code = 128 + signal,
           .signal = signal,
+          .final = true,
           .reason = fmt::format("interrupted by {} on {}", signal_name(signal), host)};
 }
 
@@ -35,6 +36,7 @@ std::string to_json(const JobOutcome& outcome) {
   json text{{"kind", static_cast<int>(outcome.kind)},
             {"exit_code", outcome.exit_code},
             {"signal", outcome.signal},
+            {"final", outcome.final},
             {"reason", printable(outcome.reason)}};
   if (outcome.culprit) text["culprit"] = to_json(*outcome.culprit);
   return text.dump();
@@ -48,6 +50,7 @@ JobOutcome outcome_from_json(const std::string& text) {
     JobOutcome outcome{.kind = static_cast<JobOutcome::Kind>(kind)};
     outcome.exit_code = value.at("exit_code").get<int>();
     outcome.signal = value.at("signal").get<int>();
+    outcome.final = value.at("final").get<bool>();
     outcome.reason = value.at("reason").get<std::string>();
     if (value.contains("culprit")) outcome.culprit = worker_ending_from_json(value.at("culprit").get<std::string>());
     return outcome;
