@@ -1,0 +1,78 @@
+// Collectives between the ranks of one host through shared memory: no socket, no library, no tensor.
+//
+//   auto group = shm::Group::join(store, {.name = "world", .me = {.rank = 0, .size = 2}}, Deadline::in(30s));
+//   group->all_reduce(gradients.data(), gradients.size(), shm::DType::f32, shm::ReduceOp::avg);
+//
+// Requires: every rank calls the same collectives with the same sizes in the same order.
+// Guarantees: all ranks get the same bits, and so does every run with the same inputs and number of ranks. Ranks that
+// disagree (kind, type, size, root, operation) all get a UsageError that names two of them. A rank that died is a
+// PeerError that names it within about 100 ms, one that does not come a PeerError after `timeout`. After any of these
+// the group is of no more use: every further call throws.
+// How it works: exchange.h (rounds, memory order, waiting) and collectives.cc (algorithms).
+//
+// Thread rule: one operation at a time (a second thread gets a UsageError); abort() from any thread. Groups are
+// independent of each other. Destroy a group only when none of its operations is under way.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "trireme/core/deadline.h"
+#include "trireme/core/rank_info.h"
+#include "trireme/shm/dtype.h"
+#include "trireme/shm/exchange.h"
+#include "trireme/shm/rendezvous.h"
+#include "trireme/store/store.h"
+
+namespace trireme::shm {
+
+class Group {
+ public:
+  struct Options {
+    std::string name;  ///< the same on every rank, and new in the store
+    RankInfo me{};
+    size_t piece_bytes = size_t{512} << 10;              ///< of each buffer's `in` area; rounded up to 64 a rank
+    Clock::duration timeout = std::chrono::minutes(30);  ///< for one operation
+    FileKinds files = kAllFileKinds;                     ///< what the memory may be, in order of preference
+  };
+
+  /// Meets the other ranks. UsageError: the ranks are not on one host (it says why). PeerError: someone did not come by
+  /// the deadline, or could not open the memory.
+  static std::unique_ptr<Group> join(Store& store, const Options& options, Deadline deadline);
+  /// Ranks that share a mapping already: the threads of one process.
+  Group(const std::shared_ptr<Segment>& segment, RankInfo me, Exchange::Options options);
+
+  int rank() const { return exchange_.me().rank; }
+  int size() const { return exchange_.me().size; }
+  /// How many operations were begun.
+  uint64_t sequence() const { return exchange_.sequence(); }
+
+  /// In place.
+  void all_reduce(void* data, size_t elements, DType dtype, ReduceOp op);
+  /// In place; `root`'s data everywhere.
+  void broadcast(void* data, size_t elements, DType dtype, int root);
+  /// `output` holds size() * elements, in rank order. `input` may be this rank's place in it.
+  void all_gather(const void* input, size_t elements, DType dtype, void* output);
+  /// Rank k gives elements[k]; the list is the same on every rank.
+  void all_gather_uneven(const void* input, std::span<const size_t> elements, DType dtype, void* output);
+  /// `input` holds size() parts of `elements`; part k, joined over all ranks, becomes rank k's `output`, which may be
+  /// this rank's place in `input`.
+  void reduce_scatter(const void* input, size_t elements, DType dtype, ReduceOp op, void* output);
+  void barrier();
+
+  /// Ends what is under way, on every rank, by a PeerError with this reason.
+  void abort(std::string_view reason) { exchange_.abort(reason); }
+
+ private:
+  void check_root(int root) const;
+
+  Exchange exchange_;
+};
+
+/// The shape of a group's memory, for segments made by hand.
+Shape group_shape(int ranks, size_t piece_bytes);
+
+}  // namespace trireme::shm

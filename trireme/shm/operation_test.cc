@@ -1,0 +1,85 @@
+#include "trireme/shm/operation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/shm/exchange.h"
+
+namespace trireme::shm {
+namespace {
+
+using ::testing::HasSubstr;
+
+const Operation kReduce{.kind = Kind::all_reduce, .dtype = DType::f32, .elements = 1024, .sequence = 42};
+
+TEST(Operation, IsDescribedWithTypeSizeAndNumber) {
+  EXPECT_EQ(describe(kReduce), "all_reduce #42 float[1024] sum");
+  EXPECT_EQ(describe({.kind = Kind::barrier, .sequence = 1}), "barrier #1");
+  EXPECT_EQ(describe({.kind = Kind::broadcast, .dtype = DType::i64, .root = 2, .elements = 5, .sequence = 7}),
+            "broadcast #7 int64[5] from rank 2");
+}
+
+TEST(Operation, AgreementIsSilent) {
+  EXPECT_EQ(find_mismatch(std::vector<Operation>{kReduce}), std::nullopt);
+  EXPECT_EQ(find_mismatch(std::vector<Operation>{kReduce, kReduce, kReduce}), std::nullopt);
+}
+
+TEST(Operation, EveryFieldIsCompared) {
+  std::vector<Operation> others(7, kReduce);
+  others[0].kind = Kind::broadcast;
+  others[1].dtype = DType::f64;
+  others[2].op = ReduceOp::max;
+  others[3].root = 1;
+  others[4].elements = 512;
+  others[5].parts = 9;
+  others[6].sequence = 41;
+  for (const Operation& other : others)
+    EXPECT_TRUE(find_mismatch(std::vector<Operation>{kReduce, kReduce, other}).has_value()) << describe(other);
+}
+
+TEST(Operation, AMismatchNamesBothSides) {
+  Operation other = kReduce;
+  other.elements = 512;
+  EXPECT_THAT(find_mismatch(std::vector<Operation>{kReduce, kReduce, kReduce, other}).value(),
+              HasSubstr("rank 0: all_reduce #42 float[1024] sum but rank 3: all_reduce #42 float[512] sum"));
+}
+
+TEST(Operation, TheDigestSeesOrderAndLength) {
+  const auto of = [](std::vector<size_t> sizes) { return digest(sizes); };
+  EXPECT_EQ(of({1, 2, 3}), of({1, 2, 3}));
+  EXPECT_NE(of({1, 2, 3}), of({2, 1, 3}));
+  EXPECT_NE(of({0}), of({0, 0}));
+}
+
+TEST(Slices, CoverEverythingOnceInOrder) {
+  for (const int ranks : {1, 2, 3, 4, 7, 8})
+    for (const size_t elements : {0, 1, 63, 64, 65, 127, 128, 129, 1000, 4096, 99999}) {
+      size_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Range slice = slice_of(elements, ranks, rank);
+        EXPECT_EQ(slice.begin, next) << elements << " over " << ranks;
+        EXPECT_LE(slice.begin, slice.end);
+        EXPECT_LE(slice.size() * 8, (Shape{ranks, elements * 8}.out_bytes())) << elements << " over " << ranks;
+        next = slice.end;
+      }
+      EXPECT_EQ(next, elements);
+    }
+}
+
+TEST(Spin, OnlyWithAProcessorForEachRank) {
+  EXPECT_GT(spin_budget(2, 2), 0);
+  EXPECT_EQ(spin_budget(3, 2), 0);
+}
+
+TEST(DTypes, AverageNeedsAFloatingType) {
+  EXPECT_NO_THROW(check_reducible(DType::bf16, ReduceOp::avg));
+  EXPECT_NO_THROW(check_reducible(DType::i32, ReduceOp::sum));
+  EXPECT_THROW(check_reducible(DType::i32, ReduceOp::avg), UsageError);
+  EXPECT_THROW(check_reducible(DType::boolean, ReduceOp::avg), UsageError);
+}
+
+}  // namespace
+}  // namespace trireme::shm

@@ -1,0 +1,91 @@
+// shm_test_rank: one rank of process_test.
+//
+//   shm_test_rank HOST:PORT TOKEN RANK SIZE TIMEOUT_MS FILES WHAT
+//
+// WHAT is a collective, repeated until it fails (the message is printed; "running" before it), or `check N`: N rounds
+// of all of them with results checked, "checked" at the end.
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+#include "trireme/shm/group.h"
+#include "trireme/store/tcp_client.h"
+
+namespace trireme::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+void say(const std::string& line) {
+  std::puts(line.c_str());
+  std::fflush(stdout);
+}
+
+int number(const std::string& text) {
+  return static_cast<int>(parse_int(text, 0, 1 << 30).value());
+}
+
+// Several pieces long, so that most of the time is spent inside.
+void call(Group& group, const std::string& what) {
+  constexpr size_t kCount = 50000;
+  const auto ranks = static_cast<size_t>(group.size());
+  std::vector<float> data(kCount * ranks), other(kCount * ranks);
+  if (what == "barrier") group.barrier();
+  if (what == "all_reduce") group.all_reduce(data.data(), data.size(), DType::f32, ReduceOp::sum);
+  if (what == "small_all_reduce") group.all_reduce(data.data(), 8, DType::f32, ReduceOp::sum);
+  if (what == "broadcast") group.broadcast(data.data(), data.size(), DType::f32, 0);
+  if (what == "all_gather") group.all_gather(data.data(), kCount, DType::f32, other.data());
+  if (what == "all_gather_uneven")
+    group.all_gather_uneven(data.data(), std::vector<size_t>(ranks, kCount), DType::f32, other.data());
+  if (what == "reduce_scatter") group.reduce_scatter(data.data(), kCount, DType::f32, ReduceOp::sum, other.data());
+}
+
+void repeat_until_failure(Group& group, const std::string& what) {
+  call(group, what);
+  say("running");
+  for (;;) call(group, what);
+}
+
+void check(Group& group, int rounds) {
+  const int sum = group.size() * (group.size() - 1) / 2;
+  for (int i = 0; i < rounds; ++i) {
+    std::vector<int32_t> data(static_cast<size_t>(i % 7) * 20000 + 1, group.rank() + i);
+    group.all_reduce(data.data(), data.size(), DType::i32, ReduceOp::sum);
+    for (const int32_t value : data)
+      if (value != sum + i * group.size()) throw UsageError("round {}: {} is wrong", i, value);
+    group.broadcast(data.data(), data.size(), DType::i32, i % group.size());
+    group.barrier();
+  }
+  say("checked");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  auto store = TcpStore::connect(
+      {.server = parse_endpoint(arguments.at(1), "server"), .token = Token::from_bytes(from_hex(arguments.at(2)))},
+      Deadline::in(30s));
+  Group::Options options{.name = "world", .me = {number(arguments.at(3)), number(arguments.at(4))}};
+  options.piece_bytes = 4096;
+  options.timeout = Millis(number(arguments.at(5)));
+  options.files = {arguments.at(6) == "named" ? FileKind::named : FileKind::anonymous};
+  const auto group = Group::join(*store, options, Deadline::in(30s));
+  const std::string& what = arguments.at(7);
+  if (what == "check")
+    check(*group, number(arguments.at(8)));
+  else
+    repeat_until_failure(*group, what);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme::shm
+
+int main(int argc, char** argv) {
+  try {
+    return trireme::shm::run(std::vector<std::string>(argv, argv + argc));
+  } catch (const trireme::Error& error) {
+    trireme::shm::say(error.what());
+    return error.exit_code();
+  }
+}
