@@ -3,6 +3,7 @@
 import os
 import pty
 import signal
+import time
 
 from trireme_test import FOREVER, TRIREME, Case, main, read
 
@@ -59,6 +60,7 @@ class Signals(Case):
         self.worker_pids(2)
         job.signal(signal.SIGINT)
         self.wait_file("got.0"), self.wait_file("got.1")
+        time.sleep(0.15)  # sooner, it would count as part of the first
         result = self.signalled(job, signal.SIGINT)
         self.assert_ends(result, 130)
         self.assert_within(2, result)

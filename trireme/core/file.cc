@@ -27,11 +27,12 @@ std::optional<std::string> read_file(const std::filesystem::path& path, size_t l
   return content;
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+void write_file_atomically(const std::filesystem::path& path, std::string_view content, WriteOptions options) {
   const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
   const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!file) throw SystemError(errno, "cannot write {}", path.string());
-  if (!write_all(file.get(), content) || ::fsync(file.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
+  const auto synced = [&] { return !options.durable || ::fsync(file.get()) == 0; };
+  if (!write_all(file.get(), content) || !synced() || ::rename(temporary.c_str(), path.c_str()) != 0) {
     const int error = errno;
     ::unlink(temporary.c_str());
     throw SystemError(error, "cannot write {}", path.string());

@@ -10,8 +10,12 @@ namespace trireme {
 
 /// The whole file, or nothing when it cannot be read. Files above `limit` bytes are cut there.
 std::optional<std::string> read_file(const std::filesystem::path& path, size_t limit = 64u << 20);
-/// Writes beside the target, syncs, renames: a reader sees the old content or the new. Throws SystemError.
-void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+struct WriteOptions {
+  bool durable = true;  ///< on the disk when the call returns; else only safe from a crash of this process
+};
+
+/// Writes beside the target and renames: a reader sees the old content or the new. Throws SystemError.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content, WriteOptions options = {});
 
 /// A fresh directory (mode 0700) that is removed with everything in it.
 class TempDir {

@@ -180,7 +180,7 @@ class Job {
     if (result_.outcome != Outcome::success || ended.unkillable)
       console_.write(proc::Console::kLauncher, true, "", failure_screen(result_, console_.colour()));
     try {
-      write_file_atomically(folder() / "result.json", result_json(result_));
+      write_file_atomically(folder() / "result.json", result_json(result_), {.durable = false});
     } catch (const SystemError& error) {
       if (!ended.log_trouble) log_error("{}", error.what());
     }

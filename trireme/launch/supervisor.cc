@@ -21,7 +21,7 @@ namespace {
 constexpr Millis kHeldLineTime{200};  // an unfinished line is shown after this
 constexpr Millis kSlowConsole{20};
 constexpr Millis kIdle{1000};
-constexpr Millis kImpatience{500};  // a second signal sooner than this is part of the first
+constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first
 
 size_t log_limit() {
   constexpr int64_t kDefaultMegabytes = 256;
@@ -134,7 +134,7 @@ void Supervisor::open_log(Worker& worker) {
 void Supervisor::write_backup_environment(Worker& worker) {
   try {
     write_file_atomically(value_of(worker.plan.environment, "PADDLE_BACKUP_ENV_PATH").value(),
-                          backup_env_json(worker.plan));
+                          backup_env_json(worker.plan), {.durable = false});
     worker.has_backup = true;
   } catch (const SystemError&) {
     // The log files in the same folder have said so already.

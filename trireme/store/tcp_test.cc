@@ -175,10 +175,24 @@ TEST_F(TcpTest, EnrolmentHandsOverTheToken) {
   const auto server = serve(TcpStoreServer::Enrolment{.allowed_ips = {{"127.0.0.1", 1}}});
   const Token got = enrol(server->endpoint(), Deadline::in(20s));
   EXPECT_EQ(got, token_);
-  join(*server, got, "node 1")->set("k", "v");
+  auto node = join(*server, got, "node 1");
   const auto again = [&] { enrol(server->endpoint(), Deadline::in(20s)); };
   EXPECT_THAT(message_of<PeerError>(again), HasSubstr("already joined"));
   EXPECT_EQ(server->counters().refused_enrolments, 1u);
+}
+
+TEST_F(TcpTest, WhoHasLeftMayEnrolAgain) {
+  const auto server = serve(TcpStoreServer::Enrolment{.allowed_ips = {{"127.0.0.1", 1}}});
+  join(*server, enrol(server->endpoint(), Deadline::in(20s)), "node 1").reset();
+  const auto again = [&] {
+    try {
+      enrol(server->endpoint(), Deadline::in(20s));
+      return true;
+    } catch (const PeerError&) {
+      return false;  // the server has not noticed yet
+    }
+  };
+  EXPECT_TRUE(eventually(again));
 }
 
 TEST_F(TcpTest, EnrolmentOfAStrangerIsRefusedWithTheReason) {

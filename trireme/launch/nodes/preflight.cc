@@ -75,7 +75,7 @@ void write_marker(const std::filesystem::path& path) {
   std::error_code ignored;
   std::filesystem::create_directories(path.parent_path(), ignored);
   try {
-    write_file_atomically(path, "");
+    write_file_atomically(path, "", {.durable = false});
   } catch (const SystemError&) {
     // A folder that cannot be written is reported when the logs are opened.
   }

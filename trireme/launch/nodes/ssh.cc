@@ -24,7 +24,7 @@ namespace trireme::launch {
 namespace {
 
 constexpr int kSshFailed = 255;
-constexpr Millis kImpatience{500};  // a second signal sooner than this is part of the first
+constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first
 
 std::vector<HostSlots> hosts_of(const Request& request) {
   std::vector<HostSlots> hosts = request.hosts;

@@ -215,16 +215,20 @@ std::vector<Option> debug_options() {
       Topic::debug,
       {Row({"--dry_run"}, "", "print the plan (rank, node, device, endpoint, environment) and start nothing",
            store_flag(&Request::dry_run)),
-       Row({"--check_only"}, "",
-           "meet the other machines, measure the way between them, start nothing (see: trireme doctor)",
-           store_flag(&Request::check_only)),
-       Row({"--ssh_child"}, "", "what --ssh itself uses on the other machines: the job's token comes on standard input",
-           store_flag(&Request::ssh_child)),
        Row({"--wrap"}, "RANK:CMD",
            "run one rank under a tool, like '0:gdb --args' (it gets the terminal); may be repeated", add_wrap),
        Row({"--help", "-h"}, "[TOPIC]", "the overview, or one topic", [](Draft& draft, const Given& given) {
          draft.request.help_topic = given.text;
        }).taking(Takes::optional_word)});
+}
+
+std::vector<Option> internal_options() {
+  return section(
+      Topic::internal,
+      {Row({"--check_only"}, "", "`trireme doctor`: meet, measure the way between the machines, start nothing",
+           store_flag(&Request::check_only)),
+       Row({"--ssh_child"}, "", "started by another launcher's --ssh: the job's token comes on standard input",
+           store_flag(&Request::ssh_child))});
 }
 
 std::vector<Option> peer_options() {
@@ -290,8 +294,8 @@ std::vector<Option> refused_options() {
 
 std::vector<Option> make_table() {
   std::vector<Option> table;
-  for (auto part : {process_options, node_options, log_options, failure_options, debug_options, peer_options,
-                    ignored_options, refused_options})
+  for (auto part : {process_options, node_options, log_options, failure_options, debug_options, internal_options,
+                    peer_options, ignored_options, refused_options})
     for (const Option& option : part()) table.push_back(option);
   return table;
 }

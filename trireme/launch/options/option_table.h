@@ -33,7 +33,15 @@ struct Draft {
   std::string shown(const std::string& option) const { return given.at(option).shown(); }
 };
 
-enum class Topic { processes, nodes, logs, failure, debug, compat };
+enum class Topic {
+  processes,
+  nodes,
+  logs,
+  failure,
+  debug,
+  compat,
+  internal,  // for Trireme itself; in no help
+};
 
 enum class Takes {
   nothing,        // a flag; --flag=false is understood
