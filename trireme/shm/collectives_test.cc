@@ -90,6 +90,128 @@ TEST_P(Collectives, ReduceScatter) {
   }
 }
 
+TEST_P(Collectives, ReduceChangesTheRootAlone) {
+  for (const DType dtype : kDTypes) {
+    const auto cases = reductions(dtype, ranks(), 1);
+    with_group(ranks(), kPiece, [&](Group& group) {
+      int root = 0;
+      for (const Case& c : cases) {
+        const Bytes& input = c.inputs[static_cast<size_t>(group.rank())];
+        Bytes data = input;
+        group.reduce(data.data(), c.elements, c.dtype, c.op, root);
+        ASSERT_EQ(data, group.rank() == root ? c.expected : input) << name(c) << " on rank " << group.rank();
+        root = (root + 1) % ranks();
+      }
+    });
+  }
+}
+
+// Parts of a tensor: among them none, one element, and more than one piece.
+std::vector<size_t> uneven_counts(int ranks, size_t shift) {
+  static constexpr size_t kCounts[] = {0, 1, 403, 66, 1201};
+  std::vector<size_t> counts;
+  for (size_t rank = 0; rank < static_cast<size_t>(ranks); ++rank)
+    counts.push_back(kCounts[(rank + shift) % std::size(kCounts)]);
+  return counts;
+}
+
+size_t total(const std::vector<size_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), size_t{0});
+}
+
+Bytes part_of(const Bytes& all, const std::vector<size_t>& counts, size_t rank, size_t width) {
+  const auto before = std::accumulate(counts.begin(), counts.begin() + static_cast<ptrdiff_t>(rank), size_t{0});
+  const auto begin = all.begin() + static_cast<ptrdiff_t>(before * width);
+  return {begin, begin + static_cast<ptrdiff_t>(counts[rank] * width)};
+}
+
+TEST_P(Collectives, ReduceScatterUneven) {
+  with_group(ranks(), kPiece, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    for (const DType dtype : kDTypes)
+      for (const size_t shift : {0u, 1u, 2u, 3u, 4u}) {
+        const auto counts = uneven_counts(ranks(), shift);
+        std::vector<Bytes> inputs;
+        for (size_t k = 0; k < counts.size(); ++k) inputs.push_back(random_values(dtype, total(counts), k));
+        Bytes output(counts[rank] * size_of(dtype));
+        group.reduce_scatter_uneven(inputs[rank].data(), counts, dtype, ReduceOp::max, output.data());
+        const Bytes expected = part_of(reference(dtype, ReduceOp::max, inputs), counts, rank, size_of(dtype));
+        ASSERT_EQ(output, expected) << to_string(dtype) << " on rank " << rank;
+      }
+  });
+}
+
+TEST_P(Collectives, GatherFillsTheRootAlone) {
+  with_group(ranks(), kPiece, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    for (const DType dtype : kDTypes)
+      for (int root = 0; root < ranks(); ++root) {
+        const auto counts = uneven_counts(ranks(), static_cast<size_t>(root));
+        Bytes expected;
+        for (size_t k = 0; k < counts.size(); ++k) {
+          const Bytes theirs = random_values(dtype, counts[k], k);
+          expected.insert(expected.end(), theirs.begin(), theirs.end());
+        }
+        if (group.rank() != root) expected.clear();
+        Bytes output(expected.size());
+        group.gather(random_values(dtype, counts[rank], rank).data(), counts, dtype,
+                     group.rank() == root ? output.data() : nullptr, root);
+        ASSERT_EQ(output, expected) << to_string(dtype) << " to rank " << root;
+      }
+  });
+}
+
+TEST_P(Collectives, Scatter) {
+  with_group(ranks(), kPiece, [&](Group& group) {
+    const auto rank = static_cast<size_t>(group.rank());
+    for (const DType dtype : kDTypes)
+      for (int root = 0; root < ranks(); ++root) {
+        const auto counts = uneven_counts(ranks(), static_cast<size_t>(root));
+        const Bytes all = random_values(dtype, total(counts), static_cast<size_t>(root));
+        Bytes output(counts[rank] * size_of(dtype));
+        group.scatter(group.rank() == root ? all.data() : nullptr, counts, dtype, output.data(), root);
+        ASSERT_EQ(output, part_of(all, counts, rank, size_of(dtype))) << to_string(dtype) << " from rank " << root;
+      }
+  });
+}
+
+// Rank j sends to rank k so many elements, of these values.
+size_t exchanged(size_t j, size_t k, size_t shift) {
+  return uneven_counts(static_cast<int>(k + 1), shift + 2 * j).back();
+}
+
+void check_all_to_all(Group& group, DType dtype, size_t shift) {
+  const auto rank = static_cast<size_t>(group.rank()), ranks = static_cast<size_t>(group.size());
+  std::vector<size_t> sent, received;
+  Bytes input, expected;
+  for (size_t k = 0; k < ranks; ++k) {
+    sent.push_back(exchanged(rank, k, shift));
+    received.push_back(exchanged(k, rank, shift));
+    const Bytes to = random_values(dtype, sent[k], rank * 100 + k);
+    const Bytes from = random_values(dtype, received[k], k * 100 + rank);
+    input.insert(input.end(), to.begin(), to.end());
+    expected.insert(expected.end(), from.begin(), from.end());
+  }
+  Bytes output(expected.size());
+  group.all_to_all(input.data(), sent, dtype, output.data(), received);
+  ASSERT_EQ(output, expected) << to_string(dtype) << " on rank " << rank;
+}
+
+TEST_P(Collectives, AllToAll) {
+  with_group(ranks(), kPiece, [&](Group& group) {
+    for (const DType dtype : kDTypes)
+      for (const size_t shift : {0u, 1u, 2u, 3u, 4u}) check_all_to_all(group, dtype, shift);
+  });
+}
+
+TEST_P(Collectives, AllToAllOfNothing) {
+  with_group(ranks(), kPiece, [&](Group& group) {
+    const std::vector<size_t> none(static_cast<size_t>(ranks()), 0);
+    for (int i = 0; i < 3; ++i) group.all_to_all(nullptr, none, DType::f32, nullptr, none);
+    EXPECT_EQ(group.sequence(), 3u);
+  });
+}
+
 TEST_P(Collectives, ReduceScatterIntoItsOwnInput) {
   const auto cases = reductions(DType::f32, ranks(), static_cast<size_t>(ranks()));
   with_group(ranks(), kPiece, [&](Group& group) {

@@ -1,6 +1,7 @@
 #include "trireme/shm/exchange.h"
 
 #include <fmt/core.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@ namespace {
 
 constexpr Millis kSlice{50};
 constexpr int kSpins = 2000;  // about 50 us: what falling asleep and waking up would cost
+constexpr int kSpinsPerYield = 100;
 
 int64_t millis_since(Clock::time_point begin) {
   return std::chrono::duration_cast<Millis>(Clock::now() - begin).count();
@@ -38,10 +40,17 @@ int spin_budget(int ranks, size_t processors) {
   return static_cast<size_t>(ranks) <= processors ? kSpins : 0;
 }
 
+// Who has claimed the place writes the text in microseconds, or is dead.
+std::string abort_reason(const SegmentHeader& header) {
+  const Deadline deadline = Deadline::in(kSlice);
+  while (header.abort_state == SegmentHeader::claimed && !deadline.passed()) ::sched_yield();
+  return header.abort_state == SegmentHeader::written ? header.abort_reason : "a rank has aborted the group";
+}
+
 Exchange::Exchange(std::shared_ptr<Segment> segment, RankInfo me, Options options)
     : segment_(std::move(segment)),
       me_(me),
-      options_(options),
+      options_(std::move(options)),
       round_(segment_->control(me.rank).published),
       operations_(static_cast<size_t>(me.size)) {
   ControlBlock& mine = segment_->control(me_.rank);
@@ -58,8 +67,9 @@ Exchange::~Exchange() {
 Exchange::Turn Exchange::begin(Operation operation) {
   Turn turn(turn_, std::try_to_lock);
   if (!turn)
-    throw UsageError("rank {}: two threads are in one group; it runs one operation at a time, so queue them", me_.rank);
-  if (!failure_.empty()) throw PeerError("{}", failure_);
+    throw UsageError("rank {}: two threads are in one {}; it runs one operation at a time, so queue them",
+                     called(me_.rank), operation.kind == Kind::message ? "channel" : "group");
+  throw_if_failed();
   operation.sequence = operation_.sequence + 1;
   operation_ = operation;
   begun_ = Clock::now();
@@ -88,10 +98,15 @@ bool Exchange::arrived(int rank) const {
   return static_cast<int32_t>(segment_->control(rank).published.load() - round_) >= 0;
 }
 
+// Where two ranks have come to share a processor, each would spin away the other's time: yielding lets the other come,
+// and leaves both runnable, by which the kernel sees that they belong on two.
 void Exchange::await(int rank) {
   for (int i = 0; i <= options_.spins; ++i) {
     if (arrived(rank)) return;
-    relax();
+    if (i % kSpinsPerYield == kSpinsPerYield - 1)
+      ::sched_yield();
+    else
+      relax();
   }
   sleep_until_arrival(rank);
 }
@@ -105,7 +120,7 @@ void Exchange::sleep_until_arrival(int rank) {
   for (;;) {
     const uint32_t seen = theirs.published.load();
     if (static_cast<int32_t>(seen - round_) >= 0) return;
-    stop_if_aborted();
+    if (aborted() != nullptr && !arrived(rank)) stop_if_aborted();  // who has come may be the one to tell why
     futex_wait(theirs.published, seen, earlier(look, deadline).left());
     if (deadline.passed()) stop_if_late(rank);
     if (!look.passed() && theirs.left == 0) continue;
@@ -114,11 +129,15 @@ void Exchange::sleep_until_arrival(int rank) {
   }
 }
 
+const SegmentHeader* Exchange::aborted() const {
+  for (const Segment* segment : {static_cast<const Segment*>(segment_.get()), options_.above.get()})
+    if (segment != nullptr && segment->header().abort_state != SegmentHeader::running) return &segment->header();
+  return nullptr;
+}
+
 void Exchange::stop_if_aborted() {
-  const SegmentHeader& header = segment_->header();
-  const uint32_t state = header.abort_state.load();
-  if (state == SegmentHeader::running) return;
-  fail(state == SegmentHeader::written ? header.abort_reason : "a rank has aborted the group");
+  const SegmentHeader* header = aborted();
+  if (header != nullptr) fail(abort_reason(*header));
 }
 
 // Looks at arrivals once more after the bad news: who has published its part before it went has done it.
@@ -130,8 +149,9 @@ void Exchange::stop_if_anyone_is_gone() {
     const bool left = theirs.left != 0;
     const bool dead = !left && !is_alive(pid, theirs.start_time);
     if ((!left && !dead) || arrived(rank)) continue;
-    fail(fmt::format("rank {} (process {}) {} after it had begun #{}; look at its own output for the cause", rank, pid,
-                     left ? "left the group" : "died", theirs.begun.load()));
+    stop_if_aborted();  // who left may have done so because of it
+    fail(fmt::format("rank {} (process {}) {} after it had begun #{}; look at its own output for the cause",
+                     called(rank), pid, left ? "left the group" : "died", theirs.begun.load()));
   }
 }
 
@@ -142,20 +162,26 @@ void Exchange::stop_if_late(int missing) {
   fail(fmt::format(
       "timeout of {} ms: rank {} (process {}) lives but has not come, the last it began is #{}; is it slow, "
       "stopped, or in another collective? a longer timeout is an option of the group",
-      std::chrono::duration_cast<Millis>(options_.timeout).count(), missing, theirs.pid.load(), theirs.begun.load()));
+      std::chrono::duration_cast<Millis>(options_.timeout).count(), called(missing), theirs.pid.load(),
+      theirs.begun.load()));
 }
 
 void Exchange::compare_operations() {
   for (int rank = 0; rank < me_.size; ++rank)
     operations_[static_cast<size_t>(rank)] = segment_->control(rank).operations[round_ % 2];
-  const auto mismatch = find_mismatch(operations_);
+  const auto mismatch = find_mismatch(operations_, options_.names);
   if (!mismatch) return;
-  failure_ = *mismatch;
+  set_failure(*mismatch);
   throw UsageError("{}", *mismatch);
 }
 
+void Exchange::disagree(const std::string& what) {
+  set_failure(fmt::format("{}: {}", describe(operation_), what));
+  throw UsageError("{}", failure_);
+}
+
 void Exchange::abort(std::string_view reason) {
-  announce_abort(fmt::format("rank {} aborted the group: {}", me_.rank, reason));
+  announce_abort(fmt::format("rank {} aborted the group: {}", called(me_.rank), reason));
 }
 
 void Exchange::announce_abort(std::string_view reason) {
@@ -169,13 +195,22 @@ void Exchange::announce_abort(std::string_view reason) {
 }
 
 std::string Exchange::where() const {
-  return fmt::format("rank {}: {}, after {} ms", me_.rank, describe(operation_), millis_since(begun_));
+  return fmt::format("rank {}: {}, after {} ms", called(me_.rank), describe(operation_), millis_since(begun_));
 }
 
 void Exchange::fail(const std::string& reason) {
   announce_abort(reason);
-  failure_ = fmt::format("{}: {}", where(), reason);
+  set_failure(fmt::format("{}: {}", where(), reason));
   throw PeerError("{}", failure_);
+}
+
+void Exchange::set_failure(const std::string& text) {
+  failure_ = text;
+  failed_ = true;
+}
+
+void Exchange::throw_if_failed() const {
+  if (failed_) throw PeerError("{}", failure_);
 }
 
 }  // namespace trireme::shm

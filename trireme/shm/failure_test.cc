@@ -49,7 +49,7 @@ TEST(Mismatch, OfTheSizeIsFoundBeforeTheWaysPart) {
 }
 
 TEST(Mismatch, OfTypeOperationRootAndPartsIsFound) {
-  const std::array<std::function<void(Group&)>, 4> calls = {
+  const std::array<std::function<void(Group&)>, 9> calls = {
       [](Group& group) {
         int64_t data = 0;
         group.all_reduce(&data, 1, group.rank() == 0 ? DType::i64 : DType::f64, ReduceOp::sum);
@@ -67,9 +67,43 @@ TEST(Mismatch, OfTypeOperationRootAndPartsIsFound) {
         const std::array<size_t, 2> sizes =
             group.rank() == 0 ? std::array<size_t, 2>{1, 2} : std::array<size_t, 2>{2, 1};
         group.all_gather_uneven(&data, sizes, DType::i64, out);
+      },
+      [](Group& group) {
+        int64_t data = 0;
+        group.reduce(&data, 1, DType::i64, ReduceOp::sum, group.rank());
+      },
+      [](Group& group) {
+        int64_t data[2] = {};
+        const std::array<size_t, 2> sizes = {1, 1};
+        group.gather(data, sizes, DType::i64, data, group.rank());
+      },
+      [](Group& group) {
+        int64_t data[4] = {}, out[4] = {};
+        const std::array<size_t, 2> sizes = {1, group.rank() == 0 ? size_t{2} : size_t{3}};
+        group.scatter(data, sizes, DType::i64, out, 0);
+      },
+      [](Group& group) {
+        int64_t data[4] = {}, out[4] = {};
+        const std::array<size_t, 2> sizes = {group.rank() == 0 ? size_t{2} : size_t{3}, 1};
+        group.reduce_scatter_uneven(data, sizes, DType::i64, ReduceOp::sum, out);
+      },
+      [](Group& group) {
+        int64_t data[2] = {}, out[2] = {};
+        const std::array<size_t, 2> sizes = {1, 1};
+        group.all_to_all(data, sizes, group.rank() == 0 ? DType::i64 : DType::f64, out, sizes);
       }};
   for (const auto& call : calls)
     for (const std::string& text : messages<UsageError>(2, 60s, call)) EXPECT_THAT(text, HasSubstr(" but rank 1: "));
+}
+
+TEST(Mismatch, OfWhatTwoRanksExchangeIsToldToAllWithBothNumbers) {
+  for (const std::string& text : messages<UsageError>(4, 60s, [](Group& group) {
+         std::vector<float> input(40), output(40);
+         std::vector<size_t> sent(4, 5), received(4, 5);
+         if (group.rank() == 3) sent[1] = 7;
+         group.all_to_all(input.data(), sent, DType::f32, output.data(), received);
+       }))
+    EXPECT_THAT(text, HasSubstr("all_to_all #1 float: rank 3 sends 7 elements to rank 1 but rank 1 expects 5"));
 }
 
 TEST(Mismatch, EndsTheGroup) {
@@ -88,6 +122,19 @@ TEST(Arguments, AreCheckedBeforeAnyoneIsInvolved) {
     EXPECT_THAT(message_of<UsageError>([&] { group.broadcast(&data, 1, DType::i32, 2); }), HasSubstr("ranks 0 to 1"));
     EXPECT_THAT(message_of<UsageError>([&] { group.all_gather_uneven(&data, {}, DType::i32, &data); }),
                 HasSubstr("0 sizes for 2 ranks"));
+    EXPECT_THROW(group.reduce(&data, 1, DType::i32, ReduceOp::avg, 0), UsageError);
+    EXPECT_THAT(message_of<UsageError>([&] { group.reduce(&data, 1, DType::i32, ReduceOp::sum, 2); }),
+                HasSubstr("reduce to rank 2, but the group has ranks 0 to 1"));
+    const std::vector<size_t> two(2, 1), three(3, 1);
+    EXPECT_THROW(group.gather(&data, two, DType::i32, &data, -1), UsageError);
+    EXPECT_THROW(group.gather(&data, three, DType::i32, &data, 0), UsageError);
+    EXPECT_THROW(group.scatter(&data, two, DType::i32, &data, 2), UsageError);
+    EXPECT_THROW(group.scatter(&data, three, DType::i32, &data, 0), UsageError);
+    EXPECT_THROW(group.reduce_scatter_uneven(&data, two, DType::i32, ReduceOp::avg, &data), UsageError);
+    EXPECT_THROW(group.reduce_scatter_uneven(&data, three, DType::i32, ReduceOp::sum, &data), UsageError);
+    EXPECT_THROW(group.all_to_all(&data, three, DType::i32, &data, two), UsageError);
+    EXPECT_THROW(group.all_to_all(&data, two, DType::i32, &data, three), UsageError);
+    EXPECT_THAT(message_of<UsageError>([&] { group.send(&data, 1, DType::i32, 0); }), HasSubstr("use join()"));
     group.all_reduce(&data, 1, DType::i32, ReduceOp::sum);
     EXPECT_EQ(data, 2) << "the group still works";
   });
@@ -158,6 +205,13 @@ TEST(Abort, WakesWhoWaits) {
   EXPECT_LT(Clock::now() - begin, 10s);
   EXPECT_THAT(text, HasSubstr("rank 1 aborted the group: the user pressed Ctrl-C"));
   EXPECT_THAT(message_of<PeerError>([&] { other.barrier(); }), HasSubstr("Ctrl-C")) << "and the aborting rank itself";
+}
+
+TEST(Abort, WhoClaimedItAndDiedBeforeSayingWhyIsNotAwaited) {
+  const auto segment = testing::make_segment(1, 4096);
+  Group group(segment, {0, 1}, {});
+  segment->header().abort_state = SegmentHeader::claimed;
+  EXPECT_THAT(message_of<PeerError>([&] { group.barrier(); }), HasSubstr("a rank has aborted the group"));
 }
 
 TEST(Abort, TheFirstReasonStaysAndLongOnesAreCut) {

@@ -8,10 +8,11 @@
 // disagree (kind, type, size, root, operation) all get a UsageError that names two of them. A rank that died is a
 // PeerError that names it within about 100 ms, one that does not come a PeerError after `timeout`. After any of these
 // the group is of no more use: every further call throws.
-// How it works: exchange.h (rounds, memory order, waiting) and collectives.cc (algorithms).
+// How it works: exchange.h (rounds, memory order, waiting), collectives.cc and movement.cc (algorithms), channel.h
+// (messages).
 //
-// Thread rule: one operation at a time (a second thread gets a UsageError); abort() from any thread. Groups are
-// independent of each other. Destroy a group only when none of its operations is under way.
+// Thread rule: one collective at a time (a second thread gets a UsageError), messages beside it; abort() from any
+// thread. Groups are independent of each other. Destroy a group only when none of its operations is under way.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/rank_info.h"
+#include "trireme/shm/channel.h"
 #include "trireme/shm/dtype.h"
 #include "trireme/shm/exchange.h"
 #include "trireme/shm/rendezvous.h"
@@ -40,7 +42,7 @@ class Group {
   };
 
   /// Meets the other ranks. UsageError: the ranks are not on one host (it says why). PeerError: someone did not come by
-  /// the deadline, or could not open the memory.
+  /// the deadline, or could not open the memory. The store must outlive a group whose ranks send to each other.
   static std::unique_ptr<Group> join(Store& store, const Options& options, Deadline deadline);
   /// Ranks that share a mapping already: the threads of one process.
   Group(const std::shared_ptr<Segment>& segment, RankInfo me, Exchange::Options options);
@@ -61,15 +63,39 @@ class Group {
   /// `input` holds size() parts of `elements`; part k, joined over all ranks, becomes rank k's `output`, which may be
   /// this rank's place in `input`.
   void reduce_scatter(const void* input, size_t elements, DType dtype, ReduceOp op, void* output);
+  /// The same with parts of any size: part k has elements[k]. The list is the same on every rank.
+  void reduce_scatter_uneven(const void* input, std::span<const size_t> elements, DType dtype, ReduceOp op,
+                             void* output);
+  /// In place on `root`; the others' data stays as it is.
+  void reduce(void* data, size_t elements, DType dtype, ReduceOp op, int root);
+  /// As all_gather_uneven, on `root` only; elsewhere `output` may be null.
+  void gather(const void* input, std::span<const size_t> elements, DType dtype, void* output, int root);
+  /// Part k of root's `input`, elements[k] long, becomes rank k's `output`; elsewhere `input` may be null. The list is
+  /// the same on every rank. On `root` the output may be its place in the input.
+  void scatter(const void* input, std::span<const size_t> elements, DType dtype, void* output, int root);
+  /// Part k of `input` goes to rank k, part k of `output` comes from rank k. What j sends to k and k expects from j
+  /// must be the same number: otherwise all ranks get a UsageError with both.
+  void all_to_all(const void* input, std::span<const size_t> sent, DType dtype, void* output,
+                  std::span<const size_t> received);
   void barrier();
+
+  /// Messages (channel.h), of groups that have joined. They may run beside a collective and beside each other, one at a
+  /// time for each peer and direction. send() waits for the receiver.
+  void send(const void* data, size_t elements, DType dtype, int to);
+  void recv(void* data, size_t elements, DType dtype, int from);
 
   /// Ends what is under way, on every rank, by a PeerError with this reason.
   void abort(std::string_view reason) { exchange_.abort(reason); }
 
  private:
-  void check_root(int root) const;
+  using Counts = std::span<const size_t>;
+
+  void check_root(const char* what, int root) const;
+  void check_counts(const char* what, Counts counts) const;
+  Channels& channels();
 
   Exchange exchange_;
+  std::unique_ptr<Channels> channels_;
 };
 
 /// The shape of a group's memory, for segments made by hand.

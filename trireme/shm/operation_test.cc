@@ -20,6 +20,16 @@ TEST(Operation, IsDescribedWithTypeSizeAndNumber) {
   EXPECT_EQ(describe({.kind = Kind::barrier, .sequence = 1}), "barrier #1");
   EXPECT_EQ(describe({.kind = Kind::broadcast, .dtype = DType::i64, .root = 2, .elements = 5, .sequence = 7}),
             "broadcast #7 int64[5] from rank 2");
+  EXPECT_EQ(describe({.kind = Kind::reduce, .dtype = DType::f32, .op = ReduceOp::avg, .root = 1, .elements = 5}),
+            "reduce #0 float[5] avg to rank 1");
+  EXPECT_EQ(describe({.kind = Kind::gather, .root = 1, .elements = 5, .parts = 0xabc}),
+            "gather #0 uint8[5] in parts (digest 00000abc) to rank 1");
+  EXPECT_EQ(describe({.kind = Kind::scatter, .root = 1, .elements = 5, .parts = 0xabc}),
+            "scatter #0 uint8[5] in parts (digest 00000abc) from rank 1");
+  EXPECT_EQ(describe({.kind = Kind::reduce_scatter_uneven, .op = ReduceOp::max, .elements = 5, .parts = 0xabc}),
+            "reduce_scatter_uneven #0 uint8[5] max in parts (digest 00000abc)");
+  EXPECT_EQ(describe({.kind = Kind::all_to_all, .dtype = DType::bf16, .sequence = 3}), "all_to_all #3 bfloat16");
+  EXPECT_EQ(describe({.kind = Kind::message, .root = 4, .elements = 5}), "message #0 uint8[5] from rank 4");
 }
 
 TEST(Operation, AgreementIsSilent) {
@@ -45,6 +55,15 @@ TEST(Operation, AMismatchNamesBothSides) {
   other.elements = 512;
   EXPECT_THAT(find_mismatch(std::vector<Operation>{kReduce, kReduce, kReduce, other}).value(),
               HasSubstr("rank 0: all_reduce #42 float[1024] sum but rank 3: all_reduce #42 float[512] sum"));
+}
+
+TEST(Operation, AMismatchOfMessagesNamesTheEndsAsTheGroupDoes) {
+  const std::vector<Operation> both = {
+      {.kind = Kind::message, .dtype = DType::f32, .root = 5, .elements = 10, .sequence = 3},
+      {.kind = Kind::message, .dtype = DType::i32, .root = 5, .elements = 8, .sequence = 3}};
+  const std::vector<int> names = {5, 2};
+  EXPECT_THAT(find_mismatch(both, names).value(),
+              HasSubstr("message #3 from rank 5 to rank 2: rank 5 sends float[10] but rank 2 expects int32[8]"));
 }
 
 TEST(Operation, TheDigestSeesOrderAndLength) {

@@ -116,7 +116,7 @@ TEST(Processes, MoreRanksThanProcessorsAgree) {
 }
 
 TEST(Processes, NamedMemoryWorksAndLeavesNothing) {
-  Job job({"all_reduce"}, {.ranks = 2, .files = "named"});
+  Job job({"ring"}, {.ranks = 2, .files = "named"});
   job.expect_line("running");
   EXPECT_TRUE(testing::nothing_left()) << "its name goes while the job runs";
 }
@@ -144,7 +144,8 @@ TEST_P(Killed, InTheMiddleIsNamedByTheOthersWithinASecond) {
 
 INSTANTIATE_TEST_SUITE_P(Collectives, Killed,
                          ::testing::Values("barrier", "all_reduce", "small_all_reduce", "broadcast", "all_gather",
-                                           "all_gather_uneven", "reduce_scatter"));
+                                           "all_gather_uneven", "reduce_scatter", "reduce_scatter_uneven", "reduce",
+                                           "gather", "scatter", "all_to_all", "ring"));
 
 TEST(Processes, AStoppedRankIsReportedByTheTimeout) {
   Job job({"all_reduce"}, {.timeout = Millis(testing::kSanitized ? 2000 : 500)});

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "trireme/shm/test_ranks.h"
 
@@ -32,7 +33,7 @@ std::vector<Step> random_steps(size_t count) {
   std::vector<Step> steps;
   while (steps.size() < count) {
     Step step{random() % kGroups.size(),
-              static_cast<Kind>(random() % 6),
+              static_cast<Kind>(random() % 11),
               kDTypes[random() % 10],
               kReduceOps[random() % 5],
               0,
@@ -57,6 +58,11 @@ class Player {
     if (step_.kind == Kind::all_gather) gather(std::vector<size_t>(ranks_, step_.elements), false);
     if (step_.kind == Kind::all_gather_uneven) gather(uneven(), true);
     if (step_.kind == Kind::reduce_scatter) reduce_scatter();
+    if (step_.kind == Kind::reduce) reduce();
+    if (step_.kind == Kind::gather) gather_to_root();
+    if (step_.kind == Kind::scatter) scatter();
+    if (step_.kind == Kind::reduce_scatter_uneven) reduce_scatter_uneven();
+    if (step_.kind == Kind::all_to_all) all_to_all();
   }
 
  private:
@@ -83,12 +89,65 @@ class Player {
     group_.broadcast(data.data(), step_.elements, step_.dtype, step_.root);
     EXPECT_EQ(data, values(static_cast<size_t>(step_.root), step_.elements)) << "step " << step_.seed;
   }
-  void gather(const std::vector<size_t>& sizes, bool is_uneven) {
-    Bytes expected;
+  bool is_root() const { return group_.rank() == step_.root; }
+  void reduce() {
+    const Bytes input = values(rank(), step_.elements);
+    Bytes data = input;
+    group_.reduce(data.data(), step_.elements, step_.dtype, step_.op, step_.root);
+    EXPECT_EQ(data, is_root() ? joined(step_.elements) : input) << "step " << step_.seed;
+  }
+  Bytes everyones(const std::vector<size_t>& sizes) const {
+    Bytes all;
     for (size_t k = 0; k < ranks_; ++k) {
       const Bytes theirs = values(k, sizes[k]);
-      expected.insert(expected.end(), theirs.begin(), theirs.end());
+      all.insert(all.end(), theirs.begin(), theirs.end());
     }
+    return all;
+  }
+  Bytes part(const Bytes& all, const std::vector<size_t>& sizes) const {
+    const size_t before = std::accumulate(sizes.begin(), sizes.begin() + group_.rank(), size_t{0});
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(before * size_of(step_.dtype));
+    return {begin, begin + static_cast<ptrdiff_t>(sizes[rank()] * size_of(step_.dtype))};
+  }
+  void gather_to_root() {
+    const auto sizes = uneven();
+    const Bytes expected = is_root() ? everyones(sizes) : Bytes();
+    Bytes output(expected.size());
+    group_.gather(values(rank(), sizes[rank()]).data(), sizes, step_.dtype, output.data(), step_.root);
+    EXPECT_EQ(output, expected) << "step " << step_.seed;
+  }
+  void scatter() {
+    const auto sizes = uneven();
+    const Bytes all = values(99, std::accumulate(sizes.begin(), sizes.end(), size_t{0}));
+    Bytes output(sizes[rank()] * size_of(step_.dtype));
+    group_.scatter(is_root() ? all.data() : nullptr, sizes, step_.dtype, output.data(), step_.root);
+    EXPECT_EQ(output, part(all, sizes)) << "step " << step_.seed;
+  }
+  void reduce_scatter_uneven() {
+    const auto sizes = uneven();
+    const size_t total = std::accumulate(sizes.begin(), sizes.end(), size_t{0});
+    Bytes output(sizes[rank()] * size_of(step_.dtype));
+    group_.reduce_scatter_uneven(values(rank(), total).data(), sizes, step_.dtype, step_.op, output.data());
+    EXPECT_EQ(output, part(joined(total), sizes)) << "step " << step_.seed;
+  }
+  // Rank j sends to k what the seed says; the parts differ in size and values.
+  void all_to_all() {
+    std::vector<size_t> sent, received;
+    Bytes input, expected;
+    const auto count = [&](size_t j, size_t k) { return (step_.elements * (j + 1) + step_.seed * (k + 1)) % 130; };
+    for (size_t k = 0; k < ranks_; ++k) {
+      sent.push_back(count(rank(), k));
+      received.push_back(count(k, rank()));
+      const Bytes to = values(rank() * 8 + k, sent[k]), from = values(k * 8 + rank(), received[k]);
+      input.insert(input.end(), to.begin(), to.end());
+      expected.insert(expected.end(), from.begin(), from.end());
+    }
+    Bytes output(expected.size());
+    group_.all_to_all(input.data(), sent, step_.dtype, output.data(), received);
+    EXPECT_EQ(output, expected) << "step " << step_.seed;
+  }
+  void gather(const std::vector<size_t>& sizes, bool is_uneven) {
+    const Bytes expected = everyones(sizes);
     Bytes output(expected.size());
     const Bytes mine = values(rank(), sizes[rank()]);
     if (is_uneven)

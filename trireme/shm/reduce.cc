@@ -104,8 +104,13 @@ TRIREME_SHM_INLINE void reduce_block(const Job& job, size_t begin, size_t count)
   using Joined = typename Element::Joined;
   const size_t offset = begin * sizeof(typename Element::Stored);
   Joined block[kBlock];
-  for (size_t i = 0; i < count; ++i) block[i] = load<Element>(job.sources[0] + offset, i);
-  for (size_t k = 1; k < job.sources.size(); ++k) {
+  const std::byte* first = job.sources[0] + offset;
+  if (job.sources.size() == 1)
+    for (size_t i = 0; i < count; ++i) block[i] = load<Element>(first, i);
+  else  // in one pass: two ranks are the most frequent case
+    for (size_t i = 0; i < count; ++i)
+      block[i] = Op::join(load<Element>(first, i), load<Element>(job.sources[1] + offset, i));
+  for (size_t k = 2; k < job.sources.size(); ++k) {
     const std::byte* source = job.sources[k] + offset;
     for (size_t i = 0; i < count; ++i) block[i] = Op::join(block[i], load<Element>(source, i));
   }

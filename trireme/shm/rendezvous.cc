@@ -20,8 +20,8 @@ std::string refusal(std::string_view reason) {
 // The keys of one attempt.
 class Attempt {
  public:
-  Attempt(Store& store, const std::string& prefix, size_t number, Deadline deadline)
-      : store_(store), prefix_(fmt::format("{}segment/{}/", prefix, number)), deadline_(deadline) {}
+  Attempt(Store& store, const std::string& prefix, size_t number, const WaitForKey& wait)
+      : store_(store), prefix_(fmt::format("{}segment/{}/", prefix, number)), wait_(wait) {}
 
   void offer(const std::string& path) { store_.set(prefix_ + "path", path); }
   std::string offered() { return wait("path"); }
@@ -40,11 +40,11 @@ class Attempt {
   }
 
  private:
-  std::string wait(const std::string& key) { return store_.get(prefix_ + key, deadline_); }
+  std::string wait(const std::string& key) { return wait_(prefix_ + key); }
 
   Store& store_;
   const std::string prefix_;
-  const Deadline deadline_;
+  const WaitForKey& wait_;
 };
 
 SegmentFile make_file(FileKind kind, size_t bytes) {
@@ -102,14 +102,19 @@ std::shared_ptr<Segment> follow(Attempt& attempt, RankInfo me, const Shape& shap
 }  // namespace
 
 std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
-                              const FileKinds& kinds, Deadline deadline) {
+                              const FileKinds& kinds, const WaitForKey& wait) {
   for (size_t i = 0; i < kinds.size(); ++i) {
-    Attempt attempt(store, prefix, i, deadline);
+    Attempt attempt(store, prefix, i, wait);
     const bool last = i + 1 == kinds.size();
     auto segment = me.rank == 0 ? lead_or_tell(attempt, kinds[i], shape, last) : follow(attempt, me, shape);
     if (segment) return segment;
   }
   throw PeerError("rank {}: no kind of shared memory is left to try", me.rank);
+}
+
+std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
+                              const FileKinds& kinds, Deadline deadline) {
+  return meet(store, prefix, me, shape, kinds, [&](const std::string& key) { return store.get(key, deadline); });
 }
 
 }  // namespace trireme::shm

@@ -6,6 +6,7 @@
 // next kind of file, or fail with the reason. Nobody uses a segment that someone else could not open.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,5 +29,11 @@ inline const FileKinds kAllFileKinds = {FileKind::anonymous, FileKind::named};
 /// SystemError on rank 0 when there is no memory.
 std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
                               const FileKinds& kinds, Deadline deadline);
+
+/// Waits for a key of the store and returns its value, or throws when it is not worth waiting any longer.
+using WaitForKey = std::function<std::string(const std::string& key)>;
+/// The same, for those who watch something else while they wait.
+std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
+                              const FileKinds& kinds, const WaitForKey& wait);
 
 }  // namespace trireme::shm

@@ -27,6 +27,14 @@ int number(const std::string& text) {
   return static_cast<int>(parse_int(text, 0, 1 << 30).value());
 }
 
+// A message to the next rank and one from the rank before: rank 0 sends first, the others receive first.
+void pass_on(Group& group, const std::vector<float>& out, std::vector<float>& in) {
+  const int next = (group.rank() + 1) % group.size(), before = (group.rank() + group.size() - 1) % group.size();
+  if (group.rank() == 0) group.send(out.data(), out.size(), DType::f32, next);
+  group.recv(in.data(), in.size(), DType::f32, before);
+  if (group.rank() != 0) group.send(out.data(), out.size(), DType::f32, next);
+}
+
 // Several pieces long, so that most of the time is spent inside.
 void call(Group& group, const std::string& what) {
   constexpr size_t kCount = 50000;
@@ -39,6 +47,14 @@ void call(Group& group, const std::string& what) {
   if (what == "all_gather") group.all_gather(data.data(), kCount, DType::f32, other.data());
   if (what == "all_gather_uneven")
     group.all_gather_uneven(data.data(), std::vector<size_t>(ranks, kCount), DType::f32, other.data());
+  const std::vector<size_t> counts(ranks, kCount);
+  if (what == "reduce") group.reduce(data.data(), data.size(), DType::f32, ReduceOp::sum, 1);
+  if (what == "gather") group.gather(data.data(), counts, DType::f32, other.data(), 1);
+  if (what == "scatter") group.scatter(data.data(), counts, DType::f32, other.data(), 1);
+  if (what == "all_to_all") group.all_to_all(data.data(), counts, DType::f32, other.data(), counts);
+  if (what == "ring") pass_on(group, data, other);
+  if (what == "reduce_scatter_uneven")
+    group.reduce_scatter_uneven(data.data(), counts, DType::f32, ReduceOp::sum, other.data());
   if (what == "reduce_scatter") group.reduce_scatter(data.data(), kCount, DType::f32, ReduceOp::sum, other.data());
 }
 
@@ -56,6 +72,10 @@ void check(Group& group, int rounds) {
     for (const int32_t value : data)
       if (value != sum + i * group.size()) throw UsageError("round {}: {} is wrong", i, value);
     group.broadcast(data.data(), data.size(), DType::i32, i % group.size());
+    std::vector<float> mine(static_cast<size_t>(i % 7) * 20000, static_cast<float>(group.rank())), theirs(mine.size());
+    pass_on(group, mine, theirs);
+    const auto before = static_cast<float>((group.rank() + group.size() - 1) % group.size());
+    if (theirs != std::vector<float>(mine.size(), before)) throw UsageError("round {}: a wrong message", i);
     group.barrier();
   }
   say("checked");

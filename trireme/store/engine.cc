@@ -42,11 +42,11 @@ bool writes(Type type) {
 
 }  // namespace
 
-bool Engine::is_request(Type type) {
+bool StoreEngine::is_request(Type type) {
   return type >= Type::set && type <= Type::time;
 }
 
-std::optional<Bytes> Engine::execute(Client client, const Message& request) {
+std::optional<Bytes> StoreEngine::execute(Client client, const Message& request) {
   Message reply = answer(request);
   if (request.type == Type::get && reply.type == Type::absent) {
     wait(client, request);
@@ -56,7 +56,7 @@ std::optional<Bytes> Engine::execute(Client client, const Message& request) {
   return encoded(reply);
 }
 
-Message Engine::answer(const Message& request) try {
+Message StoreEngine::answer(const Message& request) try {
   const auto& parts = request.parts;
   switch (request.type) {
     case Type::set:
@@ -82,7 +82,7 @@ Message Engine::answer(const Message& request) try {
   return failed(error.what());
 }
 
-Message Engine::answer_list(const std::string& prefix) const {
+Message StoreEngine::answer_list(const std::string& prefix) const {
   constexpr size_t kLimit = wire::kMaxPayload - Table::kEntryCost;  // an entry costs less on the wire than in the table
   const size_t bytes = table_.bytes_under(prefix);
   if (bytes > kLimit)
@@ -96,14 +96,14 @@ Message Engine::answer_list(const std::string& prefix) const {
   return reply;
 }
 
-void Engine::wait(Client client, const Message& request) {
+void StoreEngine::wait(Client client, const Message& request) {
   const Deadline deadline = deadline_from(request.number);
   waiting_.insert_or_assign(client, Wait{request.parts[0], deadline});
   by_key_[request.parts[0]].insert(client);
   by_time_.emplace(deadline.time(), client);
 }
 
-void Engine::wake(const std::string& key) {
+void StoreEngine::wake(const std::string& key) {
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
   auto value = table_.find(key);
@@ -116,7 +116,7 @@ void Engine::wake(const std::string& key) {
   }
 }
 
-void Engine::expire() {
+void StoreEngine::expire() {
   while (!by_time_.empty() && Deadline::at(by_time_.begin()->first).passed()) {
     const Client client = by_time_.begin()->second;
     forget(client);
@@ -124,11 +124,11 @@ void Engine::expire() {
   }
 }
 
-Deadline Engine::next_deadline() const {
+Deadline StoreEngine::next_deadline() const {
   return by_time_.empty() ? Deadline::never() : Deadline::at(by_time_.begin()->first);
 }
 
-void Engine::forget(Client client) {
+void StoreEngine::forget(Client client) {
   const auto found = waiting_.find(client);
   if (found == waiting_.end()) return;
   const auto key = by_key_.find(found->second.key);

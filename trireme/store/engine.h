@@ -1,6 +1,6 @@
 // Answers the requests of admitted clients, and keeps those that wait. No socket, so it can be tested by itself.
 //
-//   Engine engine(limit);
+//   StoreEngine engine(limit);
 //   if (auto reply = engine.execute(client, request)) send(client, *reply);     // nothing: it waits
 //   for (auto& [client, reply] : engine.take_answers()) send(client, reply);     // whom this request woke
 #pragma once
@@ -24,11 +24,11 @@ namespace trireme {
 using Bytes = std::shared_ptr<const std::string>;
 
 /// Thread rule: one thread.
-class Engine {
+class StoreEngine {
  public:
   using Client = uint64_t;
 
-  explicit Engine(size_t max_bytes) : table_(max_bytes) {}
+  explicit StoreEngine(size_t max_bytes) : table_(max_bytes) {}
 
   static bool is_request(wire::Type type);
   /// The reply, or nothing when the client now waits for a key. Requires is_request() and !waits(client).

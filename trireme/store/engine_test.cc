@@ -21,20 +21,20 @@ Message decoded(const Bytes& bytes) {
   return wire::decode(*bytes, wire::kMaxPayload).message;
 }
 
-class EngineTest : public ::testing::Test {
+class StoreEngineTest : public ::testing::Test {
  protected:
-  Message execute(Engine::Client client, const Message& request) {
+  Message execute(StoreEngine::Client client, const Message& request) {
     const auto reply = engine_.execute(client, request);
     return reply ? decoded(*reply) : Message{.type = Type::failed, .parts = {"waits"}};
   }
-  void wait(Engine::Client client, const std::string& key, int64_t ms) {
+  void wait(StoreEngine::Client client, const std::string& key, int64_t ms) {
     EXPECT_FALSE(engine_.execute(client, {.type = Type::get, .number = ms, .parts = {key}}));
   }
 
-  Engine engine_{1000};
+  StoreEngine engine_{1000};
 };
 
-TEST_F(EngineTest, WaitersGetTheValueAndOnlyThey) {
+TEST_F(StoreEngineTest, WaitersGetTheValueAndOnlyThey) {
   wait(1, "k", -1);
   wait(2, "k", -1);
   wait(3, "other", -1);
@@ -47,7 +47,7 @@ TEST_F(EngineTest, WaitersGetTheValueAndOnlyThey) {
   EXPECT_TRUE(engine_.waits(3));
 }
 
-TEST_F(EngineTest, AWaitEndsByItsOwnDeadline) {
+TEST_F(StoreEngineTest, AWaitEndsByItsOwnDeadline) {
   wait(1, "k", 0);
   wait(2, "k", 3600'000);
   wait(3, "k", INT64_MAX);
@@ -61,14 +61,14 @@ TEST_F(EngineTest, AWaitEndsByItsOwnDeadline) {
   EXPECT_TRUE(engine_.next_deadline().is_never());
 }
 
-TEST_F(EngineTest, ACompareSetWithoutEffectWakesNobody) {
+TEST_F(StoreEngineTest, ACompareSetWithoutEffectWakesNobody) {
   wait(1, "k", -1);
   EXPECT_EQ(execute(2, {.type = Type::compare_set, .parts = {"k", "x", "y"}}).parts[0], "");
   EXPECT_TRUE(engine_.take_answers().empty());
   EXPECT_TRUE(engine_.waits(1));
 }
 
-TEST_F(EngineTest, TheForgottenGetNothing) {
+TEST_F(StoreEngineTest, TheForgottenGetNothing) {
   wait(1, "k", -1);
   engine_.forget(1);
   engine_.forget(1);
@@ -76,7 +76,7 @@ TEST_F(EngineTest, TheForgottenGetNothing) {
   EXPECT_TRUE(engine_.take_answers().empty());
 }
 
-TEST_F(EngineTest, RefusesWhatDoesNotFitAndGoesOn) {
+TEST_F(StoreEngineTest, RefusesWhatDoesNotFitAndGoesOn) {
   const Message reply = execute(1, {.type = Type::set, .parts = {"k", std::string(2000, 'v')}});
   EXPECT_EQ(reply.type, Type::failed);
   EXPECT_THAT(reply.parts[0], HasSubstr("0 of 1000 bytes"));

@@ -142,7 +142,7 @@ bool ServerLoop::handle(Id id, Connection& client, const Message& message) {
   if (client.state == Connection::State::greeting) return greet(client, message);
   client.message_since.reset();
   client.set_deadline(Deadline::never());
-  if (Engine::is_request(message.type) && !engine_.waits(id)) return answer(id, client, message);
+  if (StoreEngine::is_request(message.type) && !engine_.waits(id)) return answer(id, client, message);
   ++counted_.bad_messages;
   log_.warn(fmt::format("closing {}: message type {} out of turn", client.ip, static_cast<int>(message.type)));
   return false;

@@ -1,6 +1,6 @@
 // The one thread of TcpStoreServer: accepts, reads, answers, and shows the door. Internal.
 //
-// Three helpers do the thinking: Gatekeeper judges newcomers, Engine answers requests, Connection holds bytes. This
+// Three helpers do the thinking: Gatekeeper judges newcomers, StoreEngine answers requests, Connection holds bytes. This
 // file only moves messages between them and the sockets, and keeps the limits and deadlines.
 #pragma once
 
@@ -31,7 +31,7 @@ class ServerLoop {
   TcpStoreServer::Counters counters() const;
 
  private:
-  using Id = Engine::Client;
+  using Id = StoreEngine::Client;
 
   void turn();
   void wait_for_events();
@@ -62,7 +62,7 @@ class ServerLoop {
   std::atomic<bool> stopping_ = false;
 
   Gatekeeper gatekeeper_;
-  Engine engine_;
+  StoreEngine engine_;
   std::map<Id, std::unique_ptr<Connection>> clients_;
   size_t newcomers_ = 0;  // clients that are not open
   Id next_id_ = 1;
