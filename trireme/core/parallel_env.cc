@@ -141,13 +141,18 @@ void check_place(const ParallelEnv& env) {
     throw UsageError("GROUP_RANK={} must be smaller than GROUP_WORLD_SIZE={}", env.node_rank, env.node_count);
 }
 
+// mpirun and srun know nothing of a master; who needs one exports MASTER_ADDR and MASTER_PORT.
+bool may_lack_master(const ParallelEnv& env) {
+  return env.world_size == 1 || env.launcher == "mpi" || env.launcher == "slurm";
+}
+
 // Paddle's order: MASTER_ADDR with MASTER_PORT, else PADDLE_MASTER, else trainer 0's endpoint.
 std::optional<Endpoint> read_master(const ParallelEnv& env, const Variables& variables) {
   if (has(variables, "MASTER_ADDR") && has(variables, "MASTER_PORT"))
     return Endpoint{value(variables, "MASTER_ADDR"), static_cast<uint16_t>(number(variables, "MASTER_PORT", 1, 65535))};
   if (has(variables, "PADDLE_MASTER")) return parse_endpoint(value(variables, "PADDLE_MASTER"), "PADDLE_MASTER");
   if (!env.trainer_endpoints.empty()) return parse_endpoint(env.trainer_endpoints[0], "PADDLE_TRAINER_ENDPOINTS");
-  if (env.world_size == 1) return std::nullopt;
+  if (may_lack_master(env)) return std::nullopt;
   throw_missing(has(variables, "MASTER_ADDR") ? "MASTER_PORT" : "MASTER_ADDR");
 }
 
@@ -169,12 +174,128 @@ void read_settings(ParallelEnv& env, const Variables& variables) {
     env.pg_timeout = std::chrono::milliseconds(number(variables, "PADDLE_PG_TIMEOUT", 1, kLongestTimeout));
 }
 
-void read_launched(ParallelEnv& env, const Variables& variables) {
-  env.launched = true;
+// --- mpirun and srun
+
+// The names under which a launcher tells a rank and the size of the world.
+struct RankNames {
+  const char* rank;
+  const char* size;
+};
+constexpr RankNames kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"};
+constexpr RankNames kPmi = {"PMI_RANK", "PMI_SIZE"};
+
+bool has_both(const Variables& variables, const RankNames& names) {
+  return has(variables, names.rank) && has(variables, names.size);
+}
+
+// The batch script itself has SLURM_PROCID and the number of tasks too, but is nobody's rank. Neither are the steps
+// that Slurm makes for it and for interactive shells; their numbers are the last of 32 bits.
+bool is_slurm_task(const Variables& variables) {
+  constexpr int64_t kFirstSpecialStep = 0xfffffff0;
+  const auto step = parse_int(value(variables, "SLURM_STEP_ID"), 0, kFirstSpecialStep - 1);
+  return step && has(variables, "SLURM_PROCID") && has_any(variables, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+}
+
+// srun may set PMI's names as well, for programs that are not MPI's; the process managers of MPICH and Intel also tell
+// the place on the node.
+bool is_mpi_rank(const Variables& variables) {
+  if (has_both(variables, kOpenMpi)) return true;
+  return has_both(variables, kPmi) && (has(variables, "MPI_LOCALRANKID") || !is_slurm_task(variables));
+}
+
+void read_rank(ParallelEnv& env, const Variables& variables, const RankNames& names) {
+  env.rank = static_cast<int>(number(variables, names.rank, 0, kMostRanks));
+  env.world_size = static_cast<int>(number(variables, names.size, 1, kMostRanks));
+  if (env.rank >= env.world_size)
+    throw UsageError("{}={} must be smaller than {}={}", names.rank, env.rank, names.size, env.world_size);
+}
+
+void read_mpi_rank(ParallelEnv& env, const Variables& variables) {
+  read_rank(env, variables, has_both(variables, kOpenMpi) ? kOpenMpi : kPmi);
+}
+
+// Which node is this? Equally many ranks on all nodes, numbered node by node or in turns.
+void guess_node(ParallelEnv& env) {
+  env.node_count = (env.world_size + env.local_world_size - 1) / env.local_world_size;
+  const bool node_by_node = env.rank % env.local_world_size == env.local_rank;
+  env.node_rank = node_by_node ? env.rank / env.local_world_size : env.rank % env.node_count;
+}
+
+void read_mpi(ParallelEnv& env, const Variables& variables) {
+  read_mpi_rank(env, variables);
+  env.local_rank = agreed(variables, {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}, 0).value_or(0);
+  const auto size = agreed(variables, {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}, 1);
+  env.local_world_size = size.value_or(env.local_rank + 1);
+  guess_node(env);
+}
+
+void read_slurm_rank(ParallelEnv& env, const Variables& variables) {
+  const bool of_step = has(variables, "SLURM_STEP_NUM_TASKS");
+  read_rank(env, variables, {"SLURM_PROCID", of_step ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS"});
+}
+
+// "2(x3),1" is 2 tasks on each of three nodes, then 1. Nothing when the text is another or too short.
+std::optional<int> tasks_of_node(const std::string& text, int node) {
+  for (const std::string& entry : split(text, ',')) {
+    const size_t bracket = entry.find("(x");
+    const auto tasks = parse_int(entry.substr(0, bracket), 1, kMostRanks);
+    std::optional<int64_t> nodes = 1;
+    if (bracket != std::string::npos && entry.ends_with(')'))
+      nodes = parse_int(std::string_view(entry).substr(bracket + 2, entry.size() - bracket - 3), 1, kMostRanks);
+    if (!tasks || !nodes) return std::nullopt;
+    if (node < *nodes) return static_cast<int>(*tasks);
+    node -= static_cast<int>(*nodes);
+  }
+  return std::nullopt;
+}
+
+void read_slurm(ParallelEnv& env, const Variables& variables) {
+  read_slurm_rank(env, variables);
+  env.local_rank = agreed(variables, {"SLURM_LOCALID"}, 0).value_or(0);
+  env.node_rank = agreed(variables, {"SLURM_NODEID"}, 0).value_or(0);
+  const bool of_step = has(variables, "SLURM_STEP_NUM_NODES");
+  env.node_count =
+      agreed(variables, {of_step ? "SLURM_STEP_NUM_NODES" : "SLURM_NNODES"}, 1).value_or(env.node_rank + 1);
+  const int evenly = (env.world_size + env.node_count - 1) / env.node_count;
+  const auto told = tasks_of_node(value(variables, "SLURM_STEP_TASKS_PER_NODE"), env.node_rank);
+  env.local_world_size = told.value_or(std::max(env.local_rank + 1, evenly));
+}
+
+void check_foreign_place(const ParallelEnv& env) {
+  if (env.local_rank >= env.local_world_size || env.local_world_size > env.world_size ||
+      env.node_rank >= env.node_count)
+    throw UsageError(
+        "the variables of {} contradict each other: rank {} of {} would be rank {} of {} on node {} of {}; was a "
+        "launcher started inside another's job with half of its variables?",
+        env.launcher == "mpi" ? "mpirun" : "srun", env.rank, env.world_size, env.local_rank, env.local_world_size,
+        env.node_rank, env.node_count);
+}
+
+// Whose names count; "" when nobody's are there.
+const char* launcher_of(const Variables& variables) {
+  const bool torchrun = speaks_torchrun(variables);
+  if (torchrun || speaks_paddle(variables))
+    return has(variables, "TRIREME_JOB_ID") ? "trireme" : torchrun ? "torchrun" : "paddle";
+  if (is_mpi_rank(variables)) return "mpi";
+  return is_slurm_task(variables) ? "slurm" : "";
+}
+
+void read_own_place(ParallelEnv& env, const Variables& variables) {
   read_rank(env, variables);
   read_endpoints(env, variables);
   read_place(env, variables);
   check_place(env);
+}
+
+void read_launched(ParallelEnv& env, const Variables& variables) {
+  env.launched = true;
+  if (env.launcher == "mpi")
+    read_mpi(env, variables);
+  else if (env.launcher == "slurm")
+    read_slurm(env, variables);
+  else
+    read_own_place(env, variables);
+  check_foreign_place(env);
   env.master = read_master(env, variables);
   env.restart_count = agreed(variables, {"TORCHELASTIC_RESTART_COUNT"}, 0).value_or(0);
 }
@@ -203,6 +324,24 @@ constexpr const char* kRead[] = {
     "PADDLE_BACKUP_ENV_PATH",
     "FLAGS_selected_gpus",
     "FLAGS_nccl_nrings",
+    "TRIREME_JOB_ID",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "SLURM_STEP_ID",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_STEP_TASKS_PER_NODE",
+    "SLURM_NODEID",
+    "SLURM_STEP_NUM_NODES",
+    "SLURM_NNODES",
 };
 
 Variables read_variables() {
@@ -222,15 +361,17 @@ void add_backup(Variables& variables) {
   if (endpoints != object.end() && endpoints->is_string()) variables["PADDLE_TRAINER_ENDPOINTS"] = *endpoints;
 }
 
-bool is_launched(const Variables& variables) {
-  return speaks_paddle(variables) || speaks_torchrun(variables);
-}
-
 // Programs ask for their rank again and again: no file is read for it.
 RankInfo rank_alone() {
   ParallelEnv env;
   const Variables variables = read_variables();
-  if (is_launched(variables)) read_rank(env, variables);
+  const std::string launcher = launcher_of(variables);
+  if (launcher == "mpi")
+    read_mpi_rank(env, variables);
+  else if (launcher == "slurm")
+    read_slurm_rank(env, variables);
+  else if (!launcher.empty())
+    read_rank(env, variables);
   return env;
 }
 
@@ -238,7 +379,8 @@ RankInfo rank_alone() {
 
 ParallelEnv ParallelEnv::from_variables(const Variables& variables) {
   ParallelEnv env;
-  if (is_launched(variables)) read_launched(env, variables);
+  env.launcher = launcher_of(variables);
+  if (!env.launcher.empty()) read_launched(env, variables);
   read_device(env, variables);
   read_settings(env, variables);
   return env;

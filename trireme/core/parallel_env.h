@@ -4,9 +4,10 @@
 //   ParallelEnv env = ParallelEnv::from_environment();
 //   if (env.rank == 0) save(model);
 //
-// Paddle's names (PADDLE_TRAINER_ID …), torchrun's (RANK …) or both are understood. Without any the process is alone: a
-// world of one with `launched` false. A UsageError names the variable that is missing when only some are set, and both
-// variables when two contradict each other.
+// Paddle's names (PADDLE_TRAINER_ID …), torchrun's (RANK …) or both are understood; without them those of mpirun (Open
+// MPI, MPICH, Intel), without these those of a task that srun started. Without any the process is alone: a world of one
+// with `launched` false. A UsageError names the variable that is missing when only some are set, and both variables
+// when two contradict each other.
 //
 // Deviation from Paddle, whose ParallelEnv().local_rank is the *global* rank: here `local_rank` counts on one node.
 #pragma once
@@ -24,12 +25,13 @@ namespace trireme {
 
 struct ParallelEnv {
   bool launched = false;  // a launcher or spawn() started this process
+  std::string launcher;   // "trireme", "torchrun", "paddle", "mpi" or "slurm", by whose names were found; "" when alone
 
   int rank = 0;        // over all nodes
   int world_size = 1;  // workers over all nodes
   int local_rank = 0;  // on this node
   int local_world_size = 1;
-  int node_rank = 0;
+  int node_rank = 0;  // mpirun does not tell; taken from the ranks as if all nodes had equally many
   int node_count = 1;
   int restart_count = 0;
 
@@ -39,7 +41,7 @@ struct ParallelEnv {
 
   std::string current_endpoint;                // host:port of this worker; empty under torchrun
   std::vector<std::string> trainer_endpoints;  // in rank order; empty under torchrun
-  std::optional<Endpoint> master;              // where rank 0's store is; nothing when alone
+  std::optional<Endpoint> master;  // where rank 0's store is; nothing when alone, or when mpirun and srun were not told
 
   int nrings = 1;                                     // FLAGS_nccl_nrings, 1 to 8
   std::chrono::milliseconds pg_timeout{30 * 60'000};  // PADDLE_PG_TIMEOUT

@@ -23,6 +23,15 @@ const Variables kTorchrun = {{"RANK", "3"},
                              {"LOCAL_WORLD_SIZE", "2"},
                              {"MASTER_PORT", "29500"},
                              {"MASTER_ADDR", "10.0.0.1"}};
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "3"},
+                            {"OMPI_COMM_WORLD_SIZE", "4"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+const Variables kHydra = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+const Variables kSlurm = {
+    {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "4"},         {"SLURM_STEP_NUM_TASKS", "5"},
+    {"SLURM_NTASKS", "5"},  {"SLURM_LOCALID", "0"},        {"SLURM_STEP_TASKS_PER_NODE", "2(x2),1"},
+    {"SLURM_NODEID", "2"},  {"SLURM_STEP_NUM_NODES", "3"}, {"SLURM_NNODES", "7"}};
 
 Variables with(Variables variables, const Variables& more) {
   for (const auto& [name, value] : more) variables[name] = value;
@@ -97,6 +106,95 @@ TEST(ParallelEnv, TorchrunsNames) {
   EXPECT_EQ(env.device_type, "auto");
   EXPECT_EQ(env.device_id, 1);
   EXPECT_TRUE(env.trainer_endpoints.empty());
+}
+
+TEST(ParallelEnv, OpenMpisNames) {
+  const ParallelEnv env = ParallelEnv::from_variables(kOpenMpi);
+  EXPECT_TRUE(env.launched);
+  EXPECT_EQ(env.launcher, "mpi");
+  EXPECT_EQ(RankInfo(env), (RankInfo{3, 4}));
+  EXPECT_EQ(env.local_rank, 1);
+  EXPECT_EQ(env.local_world_size, 2);
+  EXPECT_EQ(env.node_rank, 1);
+  EXPECT_EQ(env.node_count, 2);
+  EXPECT_EQ(env.device_id, 1);
+  EXPECT_FALSE(env.master) << "mpirun tells none, and MPI needs none";
+  const Variables named = with(kOpenMpi, {{"MASTER_ADDR", "h"}, {"MASTER_PORT", "7000"}});
+  EXPECT_EQ(ParallelEnv::from_variables(named).master, (Endpoint{"h", 7000}));
+}
+
+TEST(ParallelEnv, MpiRanksThatAlternateBetweenNodes) {
+  const ParallelEnv env = ParallelEnv::from_variables(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "2"}}));
+  EXPECT_EQ(env.node_rank, 0);
+  EXPECT_EQ(env.local_rank, 1);
+}
+
+TEST(ParallelEnv, NamesOfMpichAndIntel) {
+  const ParallelEnv env = ParallelEnv::from_variables(kHydra);
+  EXPECT_EQ(env.launcher, "mpi");
+  EXPECT_EQ(RankInfo(env), (RankInfo{1, 2}));
+  EXPECT_EQ(env.local_rank, 1);
+  EXPECT_EQ(env.local_world_size, 2);
+  EXPECT_EQ(env.node_count, 1);
+}
+
+TEST(ParallelEnv, SlurmsNames) {
+  const ParallelEnv env = ParallelEnv::from_variables(kSlurm);
+  EXPECT_TRUE(env.launched);
+  EXPECT_EQ(env.launcher, "slurm");
+  EXPECT_EQ(RankInfo(env), (RankInfo{4, 5}));
+  EXPECT_EQ(env.local_rank, 0);
+  EXPECT_EQ(env.local_world_size, 1);
+  EXPECT_EQ(env.node_rank, 2);
+  EXPECT_EQ(env.node_count, 3) << "of the step, not of the allocation";
+  EXPECT_FALSE(env.master);
+}
+
+TEST(ParallelEnv, SlurmsTasksPerNode) {
+  const Variables second = with(kSlurm, {{"SLURM_PROCID", "3"}, {"SLURM_LOCALID", "1"}, {"SLURM_NODEID", "1"}});
+  EXPECT_EQ(ParallelEnv::from_variables(second).local_world_size, 2);
+  for (const char* unknown : {"", "many", "2(x", "2(x)", "2(x1)"})
+    EXPECT_EQ(ParallelEnv::from_variables(with(second, {{"SLURM_STEP_TASKS_PER_NODE", unknown}})).local_world_size, 2)
+        << "evenly, when the text does not tell: " << unknown;
+}
+
+// Both have SLURM_PROCID=0 and the number of tasks that the job may start.
+TEST(ParallelEnv, ABatchScriptAndAnInteractiveShellAreNobodysRank) {
+  const Variables batch = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_NNODES", "2"}};
+  EXPECT_FALSE(ParallelEnv::from_variables(batch).launched);
+  EXPECT_FALSE(ParallelEnv::from_variables(with(batch, {{"SLURM_STEP_ID", "4294967290"}})).launched);
+  EXPECT_TRUE(ParallelEnv::from_variables(with(batch, {{"SLURM_STEP_ID", "3"}})).launched);
+}
+
+TEST(ParallelEnv, SrunThatSpeaksPmiIsStillSrun) {
+  const Variables both = with(kSlurm, {{"PMI_RANK", "4"}, {"PMI_SIZE", "5"}});
+  EXPECT_EQ(ParallelEnv::from_variables(both).launcher, "slurm");
+  EXPECT_EQ(ParallelEnv::from_variables(both).local_world_size, 1);
+}
+
+TEST(ParallelEnv, TheNearestLauncherWins) {
+  EXPECT_EQ(ParallelEnv::from_variables({}).launcher, "");
+  EXPECT_EQ(ParallelEnv::from_variables(kPaddle).launcher, "paddle");
+  EXPECT_EQ(ParallelEnv::from_variables(kTorchrun).launcher, "torchrun");
+  EXPECT_EQ(ParallelEnv::from_variables(
+                with(with(kTorchrun, kPaddle), {{"RANK", "2"}, {"WORLD_SIZE", "3"}, {"LOCAL_WORLD_SIZE", "2"}}))
+                .launcher,
+            "torchrun");
+  EXPECT_EQ(ParallelEnv::from_variables(with(kTorchrun, {{"TRIREME_JOB_ID", "night"}})).launcher, "trireme");
+  const ParallelEnv inside = ParallelEnv::from_variables(with(with(kSlurm, kOpenMpi), {{"SLURM_PROCID", "1"}}));
+  EXPECT_EQ(inside.launcher, "mpi") << "mpirun inside a Slurm job: its daemons are srun's tasks";
+  EXPECT_EQ(inside.rank, 3);
+  const ParallelEnv job = ParallelEnv::from_variables(with(with(kSlurm, kOpenMpi), kTorchrun));
+  EXPECT_EQ(job.launcher, "torchrun");
+  EXPECT_EQ(job.node_count, 2);
+}
+
+TEST(ParallelEnv, ForeignNonsenseIsShown) {
+  expect_usage_error(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "4"}}),
+                     {"OMPI_COMM_WORLD_RANK=4", "OMPI_COMM_WORLD_SIZE=4"});
+  expect_usage_error(with(kSlurm, {{"SLURM_PROCID", "x"}}), {"SLURM_PROCID=\"x\""});
+  expect_usage_error(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "2"}}), {"mpirun", "rank 2 of 2 on node"});
+  expect_usage_error(with(kOpenMpi, {{"MPI_LOCALRANKID", "0"}}), {"OMPI_COMM_WORLD_LOCAL_RANK=1", "MPI_LOCALRANKID=0"});
 }
 
 TEST(ParallelEnv, BothFamiliesTogether) {
@@ -189,6 +287,19 @@ TEST(ParallelEnv, FromTheEnvironmentOfTheProcess) {
   EXPECT_EQ(ParallelEnv::from_environment().local_rank, 1);
   EXPECT_EQ(get_rank(), 3);
   EXPECT_EQ(get_world_size(), 4);
+}
+
+TEST(ParallelEnv, RankAloneUnderstandsMpirunAndSrun) {
+  {
+    const ProcessEnvironment environment(kOpenMpi);
+    EXPECT_EQ(get_rank(), 3);
+    EXPECT_EQ(get_world_size(), 4);
+    EXPECT_EQ(ParallelEnv::from_environment().launcher, "mpi");
+  }
+  const ProcessEnvironment environment(kSlurm);
+  EXPECT_EQ(get_rank(), 4);
+  EXPECT_EQ(get_world_size(), 5);
+  EXPECT_EQ(ParallelEnv::from_environment().local_world_size, 1);
 }
 
 TEST(ParallelEnv, AloneByTheEnvironmentOfTheProcess) {
