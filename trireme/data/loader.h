@@ -1,0 +1,105 @@
+// This rank's share of a dataset, batch by batch, on this rank's device.
+//
+//   data::Loader train(data::FashionMnist(), {.batch_size = 64, .shuffle = true}, world);
+//   for (int epoch = 0; epoch < 5; ++epoch)
+//     for (auto& [x, y] : train) …                       // x: 64 x 1 x 28 x 28, y: 64
+//
+// Which samples come when is DistributedBatchSampler's (pipeline/sampler.h): each loop is the next epoch, shuffled
+// anew. While the program works on a batch, a thread prepares the next; what comes does not depend on that.
+//
+// Saving inside of a loop and loading in another run, of any world size, goes on behind the batch at hand:
+//
+//   std::string text = to_text(train.state());
+//   train.load_state(parse_sampler_state(text));           // the next loop is the rest of that epoch
+#pragma once
+
+#include <torch/types.h>
+
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "trireme/core/rank_info.h"
+#include "trireme/data/dataset.h"
+#include "trireme/pipeline/epoch_plan.h"
+#include "trireme/pipeline/sampler_state.h"
+
+namespace trireme::data {
+
+struct LoaderOptions {
+  int64_t batch_size = 1;  ///< per rank
+  bool shuffle = false;
+  bool drop_last = false;  ///< leave out a last batch that is smaller
+  Order order = Order::paddle;
+  uint64_t seed = 0;  ///< of the shuffle, added to the epoch
+  int workers = 1;    ///< threads that prepare batches; 0: the calling thread does, when it asks for the batch
+  std::chrono::seconds timeout = std::chrono::minutes(30);  ///< for one batch to be prepared by a worker
+};
+
+/// A world that knows its device.
+template <typename World>
+concept HasDevice = std::convertible_to<World, RankInfo> && requires(const World& world) {
+  { world.device() } -> std::convertible_to<torch::Device>;
+};
+
+/// For one thread at a time. Destroying it waits until the sample that is being read has been read.
+class Loader {
+ public:
+  class Iterator;
+
+  /// Throws UsageError for an empty dataset and options that make no sense.
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options = {}, RankInfo me = {},
+         torch::Device device = torch::kCPU);
+  template <std::derived_from<Dataset> D>
+  Loader(D dataset, const LoaderOptions& options = {}, RankInfo me = {}, torch::Device device = torch::kCPU)
+      : Loader(std::shared_ptr<const Dataset>(std::make_shared<const D>(std::move(dataset))), options, me, device) {}
+  /// On the device of the world.
+  template <HasDevice World>
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, const World& world)
+      : Loader(std::move(dataset), options, RankInfo(world), world.device()) {}
+  template <std::derived_from<Dataset> D, HasDevice World>
+  Loader(D dataset, const LoaderOptions& options, const World& world)
+      : Loader(std::move(dataset), options, RankInfo(world), world.device()) {}
+  ~Loader();
+  Loader(Loader&&) noexcept;
+  Loader& operator=(Loader&&) noexcept;
+
+  /// Begins the next epoch, or the rest of one after load_state(). What a dataset throws is thrown here or by ++, and
+  /// the batch does not count as consumed. SystemError with ETIMEDOUT when a worker takes longer than the timeout.
+  Iterator begin();
+  static std::nullptr_t end() { return nullptr; }
+
+  /// Batches of a whole epoch, the same number on every rank.
+  int64_t size() const;
+  /// The epoch that is running or, between loops, that comes next.
+  int64_t epoch() const;
+  /// The next loop is this epoch from its beginning. A loop that is running ends.
+  void set_epoch(int64_t epoch);
+
+  /// The same on every rank; inside of a loop the batch at hand counts as consumed.
+  SamplerState state() const;
+  /// Throws UsageError if the state is of another dataset, order or shuffling, and changes nothing then.
+  void load_state(const SamplerState& state);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Goes through one loop, once. The batch lives until the next ++, or for as long as a copy of it.
+class Loader::Iterator {
+ public:
+  explicit Iterator(Impl& loader) : loader_(&loader) {}
+  Batch& operator*() const;
+  Batch* operator->() const { return &**this; }
+  Iterator& operator++();
+  bool operator==(std::nullptr_t) const;
+
+ private:
+  Impl* loader_;
+};
+
+}  // namespace trireme::data

@@ -1,0 +1,295 @@
+#include "trireme/data/loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "trireme/core/error.h"
+#include "trireme/data/tensor_dataset.h"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kPatience(20);
+
+/// Sample i is (i, 10 i).
+TensorDataset numbers(int64_t count) {
+  return {torch::arange(count), torch::arange(count) * 10};
+}
+
+std::vector<int64_t> values(const torch::Tensor& tensor) {
+  return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
+}
+
+using Batches = std::vector<std::vector<int64_t>>;
+
+Batches loop(Loader& loader) {
+  Batches batches;
+  for (auto& [x, y] : loader) {
+    EXPECT_TRUE(torch::equal(y, x * 10));
+    batches.push_back(values(x));
+  }
+  return batches;
+}
+
+class Workers : public ::testing::TestWithParam<int> {
+ protected:
+  LoaderOptions with_workers(LoaderOptions options) const {
+    options.workers = GetParam();
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Loader, Workers, ::testing::Values(0, 1));
+
+TEST_P(Workers, YieldThisRanksShare) {
+  Loader loader(numbers(10), with_workers({.batch_size = 3}), {1, 2});
+  EXPECT_EQ(loader.size(), 2);
+  EXPECT_THAT(loop(loader), ElementsAre(ElementsAre(3, 4, 5), ElementsAre(8, 9)));
+}
+
+TEST_P(Workers, FollowTheSamplersOrderThroughEpochs) {
+  Loader loader(numbers(10), with_workers({.batch_size = 10, .shuffle = true}));
+  EXPECT_THAT(loop(loader), ElementsAre(ElementsAre(2, 8, 4, 9, 1, 6, 7, 3, 0, 5)));
+  EXPECT_EQ(loader.epoch(), 1);
+  const Batches second = loop(loader);
+  loader.set_epoch(0);
+  EXPECT_THAT(loop(loader), ElementsAre(ElementsAre(2, 8, 4, 9, 1, 6, 7, 3, 0, 5)));
+  EXPECT_EQ(loop(loader), second);
+}
+
+TEST_P(Workers, TakeTheOtherOptionsToo) {
+  Loader loader(numbers(10),
+                with_workers({.batch_size = 4, .shuffle = true, .drop_last = true, .order = Order::torch, .seed = 5}));
+  EXPECT_EQ(loader.size(), 2);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  const auto order = values(torch::randperm(10, generator));
+  EXPECT_EQ(loop(loader), (Batches{{order.begin(), order.begin() + 4}, {order.begin() + 4, order.begin() + 8}}));
+}
+
+TEST_P(Workers, SaveAndLoadInsideOfALoop) {
+  const auto options = with_workers({.batch_size = 4, .shuffle = true});
+  Loader unbroken(numbers(50), options, {0, 2});
+  const Batches whole = loop(unbroken);
+  const Batches second = loop(unbroken);
+  for (size_t taken = 1; taken <= whole.size(); ++taken) {
+    Loader before(numbers(50), options, {0, 2});
+    size_t seen = 0;
+    SamplerState state;
+    for ([[maybe_unused]] auto& batch : before)
+      if (++seen == taken) {
+        state = before.state();
+        break;
+      }
+    EXPECT_EQ(state.consumed(), std::min<int64_t>(50, static_cast<int64_t>(taken) * 8));
+    Loader after(numbers(50), options, {0, 2});
+    after.load_state(parse_sampler_state(to_text(state)));
+    EXPECT_EQ(loop(after), Batches(whole.begin() + static_cast<long>(taken), whole.end()));
+    EXPECT_EQ(loop(after), second);
+  }
+}
+
+TEST_P(Workers, LoadIntoAnotherWorld) {
+  const auto options = with_workers({.batch_size = 4, .shuffle = true});
+  std::multiset<int64_t> seen;
+  const auto see = [&](const torch::Tensor& x) {
+    for (const int64_t value : values(x)) seen.insert(value);
+  };
+  SamplerState state;
+  for (int rank = 0; rank < 3; ++rank) {
+    Loader loader(numbers(48), options, {rank, 3});
+    int steps = 0;
+    for (auto& [x, y] : loader) {
+      see(x);
+      if (++steps == 2) break;
+    }
+    state = loader.state();
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    Loader loader(numbers(48), options, {rank, 2});
+    loader.load_state(state);
+    for (auto& [x, y] : loader) see(x);
+  }
+  EXPECT_EQ(seen.size(), 48u);
+  EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 48u);
+}
+
+TEST_P(Workers, ANewLoopAfterBreakBringsNothingOld) {
+  Loader loader(numbers(40), with_workers({.batch_size = 4, .shuffle = true}));
+  for ([[maybe_unused]] auto& batch : loader) break;
+  const Batches second = loop(loader);
+  loader.set_epoch(1);
+  EXPECT_EQ(loop(loader), second);
+}
+
+TEST_P(Workers, SetEpochEndsTheLoopThatRuns) {
+  Loader loader(numbers(40), with_workers({.batch_size = 4}));
+  int batches = 0;
+  for ([[maybe_unused]] auto& batch : loader) {
+    ++batches;
+    loader.set_epoch(7);
+  }
+  EXPECT_EQ(batches, 1);
+  EXPECT_EQ(loader.epoch(), 7);
+}
+
+/// Fails for one sample; remembers who asked.
+class Picky : public Dataset {
+ public:
+  int64_t size() const override { return 10; }
+  Sample get(int64_t index) const override {
+    asked_from_ = std::this_thread::get_id();
+    if (index == 5) throw std::out_of_range("image 5 is damaged");
+    EXPECT_FALSE(torch::GradMode::is_enabled());
+    return {torch::tensor(index), torch::tensor(index * 10)};
+  }
+  std::thread::id asked_from() const { return asked_from_; }
+
+ private:
+  mutable std::atomic<std::thread::id> asked_from_;
+};
+
+TEST_P(Workers, WhatTheDatasetThrowsReachesTheLoop) {
+  auto dataset = std::make_shared<Picky>();
+  Loader loader(dataset, with_workers({.batch_size = 2}));
+  int batches = 0;
+  try {
+    for (auto& [x, y] : loader) {
+      batches += x.size(0) == 2;
+      EXPECT_EQ(loader.state().consumed(), 2 * batches);
+    }
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::out_of_range& error) {
+    EXPECT_STREQ(error.what(), "image 5 is damaged");
+  }
+  EXPECT_EQ(batches, 2);
+  EXPECT_EQ(loader.state().consumed(), 4);  // the failed batch does not count
+  EXPECT_EQ(dataset->asked_from() == std::this_thread::get_id(), GetParam() == 0);
+}
+
+TEST_P(Workers, ALoaderMayBeMovedAndLeftEarly) {
+  Loader first(numbers(40), with_workers({.batch_size = 4}));
+  for ([[maybe_unused]] auto& batch : first) break;
+  Loader second = std::move(first);
+  EXPECT_EQ(loop(second).size(), 10u);
+}
+
+TEST_P(Workers, BatchesThatWereKeptDoNotChange) {
+  Loader loader(numbers(8), with_workers({.batch_size = 4}));
+  std::vector<torch::Tensor> kept;
+  for (auto& [x, y] : loader) kept.push_back(x);
+  EXPECT_THAT(values(kept[0]), ElementsAre(0, 1, 2, 3));
+}
+
+/// Tells how many batches were asked for, and holds the worker back on demand.
+class Watched : public Dataset {
+ public:
+  int64_t size() const override { return 10; }
+  Sample get(int64_t index) const override {
+    std::unique_lock lock(mutex_);
+    ++asked_;
+    changed_.notify_all();
+    changed_.wait_for(lock, kPatience, [this] { return !held_; });
+    return {torch::tensor(index), torch::tensor(index * 10)};
+  }
+  bool wait_until_asked(int count) const {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [&] { return asked_ >= count; });
+  }
+  void hold(bool held) const {
+    std::lock_guard lock(mutex_);
+    held_ = held;
+    changed_.notify_all();
+  }
+  int asked() const {
+    std::lock_guard lock(mutex_);
+    return asked_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  mutable int asked_ = 0;
+  mutable bool held_ = false;
+};
+
+TEST(LoaderAhead, TheNextBatchIsReadWhileThisOneIsUsed) {
+  auto dataset = std::make_shared<Watched>();
+  Loader loader(dataset, {.batch_size = 1});
+  auto batch = loader.begin();
+  EXPECT_TRUE(dataset->wait_until_asked(2));
+  EXPECT_EQ(values(batch->data), std::vector<int64_t>{0});
+  EXPECT_EQ(loader.state().consumed(), 1);  // what was read ahead does not count
+  EXPECT_LE(dataset->asked(), 2);
+}
+
+TEST(LoaderAhead, WithoutWorkersNothingIsReadBeforeItIsWanted) {
+  auto dataset = std::make_shared<Watched>();
+  Loader loader(dataset, {.batch_size = 1, .workers = 0});
+  auto batch = loader.begin();
+  EXPECT_EQ(dataset->asked(), 1);
+  ++batch;
+  EXPECT_EQ(dataset->asked(), 2);
+}
+
+TEST(LoaderAhead, ASlowDatasetIsAnErrorInTime) {
+  auto dataset = std::make_shared<Watched>();
+  dataset->hold(true);
+  Loader loader(dataset, {.batch_size = 1, .timeout = std::chrono::seconds(0)});
+  try {
+    loader.begin();
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.number(), ETIMEDOUT);
+    EXPECT_THAT(error.what(), HasSubstr("batch 0 of epoch 0 was not ready after 0 s"));
+  }
+  dataset->hold(false);
+}
+
+struct FakeWorld {
+  operator RankInfo() const { return {1, 2}; }
+  torch::Device device() const { return torch::kMeta; }
+};
+
+TEST(LoaderDevice, BatchesLieOnTheDeviceOfTheWorld) {
+  Loader loader(numbers(10), {.batch_size = 3}, FakeWorld());
+  int batches = 0;
+  for (auto& [x, y] : loader) {
+    ++batches;
+    EXPECT_TRUE(x.is_meta());
+    EXPECT_TRUE(y.is_meta());
+  }
+  EXPECT_EQ(batches, 2);
+  auto shared = std::make_shared<TensorDataset>(numbers(10));
+  EXPECT_TRUE(Loader(shared, {}, FakeWorld()).begin()->data.is_meta());
+  EXPECT_TRUE(Loader(shared, {}, RankInfo(FakeWorld())).begin()->data.is_cpu());
+}
+
+TEST(LoaderErrors, NameWhatIsWrong) {
+  const auto message = [](auto make) -> std::string {
+    try {
+      make();
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_THAT(message([] { Loader(numbers(0)); }), HasSubstr("the dataset has 0 samples"));
+  EXPECT_THAT(message([] { Loader(numbers(3), {.batch_size = 0}); }), HasSubstr("batch_size is 0"));
+  EXPECT_THAT(message([] { Loader(numbers(3), {.workers = 3}); }), HasSubstr("workers is 3"));
+  EXPECT_THAT(message([] { Loader(numbers(3), {}, {2, 2}); }), HasSubstr("rank 2 of 2"));
+  EXPECT_THAT(message([] { Loader(std::shared_ptr<const Dataset>()); }), HasSubstr("null pointer"));
+  Loader loader(numbers(3));
+  EXPECT_THAT(message([&] { loader.load_state({.samples = 4}); }), HasSubstr("of 4 samples, this one has 3"));
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -1,0 +1,39 @@
+// libFuzzer target for what comes from outside: an IDX file that is accepted has as many elements as its header says,
+// and a sampler state that is accepted is written as it was read.
+//
+//   cmake -B build-fuzz -DCMAKE_CXX_COMPILER=clang++-16 -DTRIREME_FUZZ=ON -DTRIREME_SANITIZE=address,undefined
+//   build-fuzz/bin/pipeline_fuzz -max_total_time=30 trireme/pipeline/fuzz/corpus
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "trireme/core/error.h"
+#include "trireme/pipeline/idx.h"
+#include "trireme/pipeline/sampler_state.h"
+
+namespace {
+
+void fuzz_idx(const std::string& bytes) {
+  const trireme::data::IdxArray array = trireme::data::parse_idx(bytes, "fuzz");
+  size_t elements = 1;
+  for (const int64_t size : array.shape) elements *= static_cast<size_t>(size);
+  if (elements != array.elements().size()) std::abort();
+}
+
+void fuzz_state(const std::string& bytes) {
+  const auto state = trireme::data::parse_sampler_state(bytes);
+  if (trireme::data::parse_sampler_state(to_text(state)) != state) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  for (const auto target : {fuzz_idx, fuzz_state}) {
+    try {
+      target(bytes);
+    } catch (const trireme::UsageError&) {
+    }
+  }
+  return 0;
+}
