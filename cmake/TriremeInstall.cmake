@@ -26,11 +26,22 @@ if(TRIREME_WITH_TORCH)
   install(FILES cmake/TriremeTorch.cmake DESTINATION ${package_dir})
 endif()
 
-# pkg-config is for the modules without torch: a static link line wants users before what they use.
+# pkg-config: a static link line wants users before what they use.
 set(pc_libraries ${libraries})
 list(REVERSE pc_libraries)
 list(TRANSFORM pc_libraries PREPEND -l)
 list(JOIN pc_libraries " " pc_libraries)
+set(pc_torch_cflags -DTRIREME_WITHOUT_TORCH)
+if(TRIREME_WITH_TORCH)
+  # The same as Trireme::torch says to CMake. As needed: a program that uses no tensor does not load libtorch.
+  set(torch ${TRIREME_TORCH_ROOT})
+  set(pc_torch_cflags "-DUSE_DISTRIBUTED -DUSE_C10D_GLOO -DFMT_HEADER_ONLY -isystem ${torch}/include -isystem ${torch}/include/torch/csrc/api/include")
+  set(pc_torch_libs "-Wl,--push-state,--as-needed,${torch}/lib/libtorch_cpu.so,${torch}/lib/libc10.so,--pop-state -Wl,-rpath,${torch}/lib")
+  file(GLOB cuda ${torch}/../nvidia/cu*/lib)
+  foreach(dir ${cuda})
+    string(APPEND pc_torch_libs " -Wl,-rpath,${dir}")
+  endforeach()
+endif()
 file(RELATIVE_PATH pc_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/trireme.pc.in trireme.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/trireme.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -38,7 +38,8 @@ function(_trireme_torch_target root)
   add_library(Trireme::torch SHARED IMPORTED GLOBAL)
   set_target_properties(Trireme::torch PROPERTIES IMPORTED_LOCATION ${root}/lib/libtorch_cpu.so)
   target_include_directories(Trireme::torch SYSTEM INTERFACE ${include})
-  target_compile_definitions(Trireme::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  # libtorch's include folder carries its own fmt, newer than the system's, whose library it then does not fit.
+  target_compile_definitions(Trireme::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY)
   target_link_libraries(Trireme::torch INTERFACE trireme_c10)
   target_link_options(Trireme::torch INTERFACE LINKER:--no-as-needed)
   # In a wheel the CUDA run time, which libtorch_cpu needs to start, lies beside torch.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 LOCK = Path(__file__).with_name("versions.lock")
 BASE = "3.11"  # the Python whose markers decide which packages are needed
-PYTHONS = {"libtorch": [BASE], "peers": [BASE, "3.12", "3.13"]}  # libtorch is C++: any Python installs the same wheel
+PYTHONS = {"libtorch": [BASE], "cuda": [BASE], "peers": [BASE, "3.12", "3.13"]}  # libtorch and cuda are C++: any Python installs the same wheels
 AARCH64 = [f"manylinux_2_{minor}_aarch64" for minor in (28, 27, 25, 17)] + ["manylinux2014_aarch64"]
 
 

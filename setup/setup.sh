@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Trireme needs; does nothing, quickly, when all is there.
 #
-#   setup.sh build      compiler, libraries, libtorch                    (about 1.3 GB)
+#   setup.sh build      compiler, libraries, libtorch                    (about 1.3 GB; 6 GB with a GPU)
 #   setup.sh test       also clang, etcd, sshd, network tools
 #   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB)
 #   setup.sh where libtorch|peers      prints the folder; installs nothing
@@ -81,9 +81,12 @@ peers_python() {
   die "the Python peers need Python 3.11, 3.12 or 3.13; set PYTHON to one"
 }
 
+# With a GPU libtorch's whole CUDA part is needed, else none of it.
+libtorch_section() { if [ -e /dev/nvidiactl ]; then echo cuda; else echo libtorch; fi; }
+
 where() {
   case "$1" in
-    libtorch) echo "${TRIREME_TORCH_DIR:-$cache/$(section_id libtorch)}" ;;
+    libtorch) echo "${TRIREME_TORCH_DIR:-$cache/$(section_id "$(libtorch_section)")}" ;;
     peers) echo "$cache/$(section_id peers)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
     *) die "unknown: where $1 (libtorch, peers)" ;;
   esac
@@ -101,7 +104,7 @@ pip_install() {  # pip_install VENV SECTION [pip options]
 # C++ needs the headers and libraries only, so any Python can unpack the same wheels: no `import torch` here.
 fetch_libtorch() {
   "$python" -m venv "$1/pip"
-  pip_install "$1/pip" libtorch --target "$1" --python-version 3.11
+  pip_install "$1/pip" "$(libtorch_section)" --target "$1" --python-version 3.11
   rm -rf "$1/pip"
 }
 
@@ -129,7 +132,7 @@ cached() {  # cached DIR SIZE FUNCTION
   ) 9>"$dir.lock"
 }
 
-libtorch() { [ -n "${TRIREME_TORCH_DIR:-}" ] || cached "$(where libtorch)" "libtorch (1.3 GB)" fetch_libtorch; }
+libtorch() { [ -n "${TRIREME_TORCH_DIR:-}" ] || cached "$(where libtorch)" "libtorch (1.3 GB; with CUDA 6 GB)" fetch_libtorch; }
 peers() { cached "$(where peers)" "the Python peers (6 GB)" fetch_peers; }
 
 # --------------------------------------------------------------------------------------------------------------------

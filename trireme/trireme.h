@@ -3,7 +3,8 @@
 //   #include <trireme/trireme.h>
 //
 //   int main() {
-//     auto world = trireme::init_parallel_env();   // under `trireme launch`; alone: rank 0 of 1
+//     auto world = trireme::init_parallel_env();            // under `trireme launch`; alone: rank 0 of 1
+//     trireme::DataParallel model(Net(), world);            // gradients are averaged over the ranks
 //     …
 //   }
 #pragma once
@@ -12,6 +13,22 @@
 #include "trireme/core/log.h"           // set_log_sink, set_log_level
 #include "trireme/core/parallel_env.h"  // ParallelEnv, get_rank, get_world_size
 #include "trireme/core/version.h"       // kVersion
+#include "trireme/job/job.h"            // connect_job: the launcher without tensors
 #include "trireme/launch/spawn.h"       // spawn
-#include "trireme/parallel/init.h"      // init_parallel_env, World
 #include "trireme/store/store.h"        // Store: the job's keys and values
+
+#ifndef TRIREME_WITHOUT_TORCH
+#include <torch/torch.h>
+
+#include "trireme/comm/collectives.h"          // all_reduce, broadcast, send, …
+#include "trireme/comm/group.h"                // Group: split, new_group
+#include "trireme/comm/work.h"                 // Work: an operation under way
+#include "trireme/data/loader.h"               // data::Loader
+#include "trireme/data/mnist.h"                // data::Mnist, data::FashionMnist
+#include "trireme/data/tensor_dataset.h"       // data::TensorDataset
+#include "trireme/parallel/checkpoint.h"       // checkpoint
+#include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
+#include "trireme/parallel/init.h"             // init_parallel_env, World
+#include "trireme/parallel/sync_batch_norm.h"  // convert_sync_batch_norm
+#include "trireme/pipeline/sampler.h"          // data::DistributedBatchSampler
+#endif

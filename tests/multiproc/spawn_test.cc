@@ -14,7 +14,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
-#include "trireme/parallel/init.h"
+#include "trireme/job/job.h"
 #include "trireme/store/store.h"
 
 namespace trireme {
@@ -176,10 +176,11 @@ TEST_F(SpawnTest, SpawnInsideASpawnedFunctionIsRefused) {
 TEST_F(SpawnTest, TheProcessesShareTheJobsStore) {
   spawn(
       [] {
-        const World world = init_parallel_env();
-        world.store()->set("from/" + std::to_string(world.rank()), std::to_string(world.rank() * 10));
-        const std::string other = world.store()->get("from/" + std::to_string(1 - world.rank()), Deadline::in(20s));
-        if (other != std::to_string((1 - world.rank()) * 10)) throw std::runtime_error("got " + other);
+        const Job job = connect_job();
+        const int me = job.env.rank;
+        job.store->set("from/" + std::to_string(me), std::to_string(me * 10));
+        const std::string other = job.store->get("from/" + std::to_string(1 - me), Deadline::in(20s));
+        if (other != std::to_string((1 - me) * 10)) throw std::runtime_error("got " + other);
       },
       {.nprocs = 2});
 }
@@ -194,24 +195,22 @@ TEST_F(SpawnTest, AChildThatNeverReachesTheCallIsExplained) {
               AllOf(HasSubstr("before it reached spawn()"), HasSubstr("exit 3"), HasSubstr("main went another way")));
 }
 
-TEST(InitParallelEnv, AloneIsAWorldOfOneAndIdempotent) {
-  const World world = init_parallel_env();
-  EXPECT_EQ(world.rank(), 0);
-  EXPECT_EQ(world.size(), 1);
-  world.store()->set("key", "value");
-  EXPECT_EQ(world.store()->try_get("key"), "value");
-  EXPECT_TRUE(is_initialized());
-  EXPECT_EQ(&init_parallel_env().env(), &world.env());
+TEST(ConnectJob, AloneIsAJobOfOneWithAStoreInMemory) {
+  const Job job = connect_job();
+  EXPECT_EQ(job.env.rank, 0);
+  EXPECT_EQ(job.env.world_size, 1);
+  job.store->set("key", "value");
+  EXPECT_EQ(job.store->try_get("key"), "value");
 }
 
-TEST(InitParallelEnv, StrictModeRefusesToBeAlone) {
-  EXPECT_THROW(init_parallel_env({.strict = true}), UsageError);
+TEST(ConnectJob, StrictModeRefusesToBeAlone) {
+  EXPECT_THROW(connect_job({.strict = true}), UsageError);
 }
 
-TEST(InitParallelEnv, AHalfSetEnvironmentNamesWhatIsMissing) {
+TEST(ConnectJob, AHalfSetEnvironmentNamesWhatIsMissing) {
   ::setenv("PADDLE_TRAINER_ID", "0", 1);
   try {
-    init_parallel_env();
+    connect_job();
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_THAT(error.what(), HasSubstr("PADDLE_TRAINERS_NUM"));

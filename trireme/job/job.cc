@@ -1,9 +1,6 @@
-#include "trireme/parallel/init.h"
+#include "trireme/job/job.h"
 
 #include <unistd.h>
-
-#include <mutex>
-#include <optional>
 
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
@@ -15,16 +12,7 @@
 #include "trireme/store/tcp_client.h"
 
 namespace trireme {
-
-struct World::State {
-  ParallelEnv env;
-  std::shared_ptr<Store> store;
-};
-
 namespace {
-
-std::mutex g_mutex;
-std::optional<World> g_world;  // GUARDED_BY(g_mutex)
 
 // The descriptor is inherited by every process a worker starts, so it is read at an offset and left open.
 Token token_from_descriptor(const std::string& text) {
@@ -37,7 +25,7 @@ Token token_from_descriptor(const std::string& text) {
   return Token::from_bytes(bytes);
 }
 
-std::shared_ptr<Store> connect_store(const ParallelEnv& env, const InitOptions& options) {
+std::shared_ptr<Store> connect_store(const ParallelEnv& env, const JobOptions& options) {
   const auto address = env::get_nonempty("TRIREME_STORE");
   if (!address) return nullptr;
   const auto token = env::get_nonempty("TRIREME_TOKEN_FD");
@@ -48,45 +36,21 @@ std::shared_ptr<Store> connect_store(const ParallelEnv& env, const InitOptions& 
                            Deadline::in(std::chrono::seconds(options.timeout_seconds)));
 }
 
-World make_world(const InitOptions& options) {
-  auto state = std::make_shared<World::State>();
-  state->env = ParallelEnv::from_environment();
-  if (!state->env.launched) {
-    if (options.strict || env::get("TRIREME_STRICT") == "1")
-      throw UsageError(
-          "init_parallel_env: not started by a launcher (strict mode); run it with: trireme launch -n 2 PROGRAM");
-    log_info("not started by a launcher: a world of one process (for more: trireme launch -n 2 PROGRAM)");
-    state->store = std::make_shared<MemoryStore>();
-  } else {
-    state->store = connect_store(state->env, options);
-  }
-  return World(std::move(state));
-}
-
 }  // namespace
 
-int World::rank() const {
-  return state_->env.rank;
-}
-int World::size() const {
-  return state_->env.world_size;
-}
-const ParallelEnv& World::env() const {
-  return state_->env;
-}
-std::shared_ptr<Store> World::store() const {
-  return state_->store;
-}
-
-World init_parallel_env(const InitOptions& options) {
-  const std::lock_guard lock(g_mutex);
-  if (!g_world) g_world = make_world(options);
-  return *g_world;
-}
-
-bool is_initialized() {
-  const std::lock_guard lock(g_mutex);
-  return g_world.has_value();
+Job connect_job(const JobOptions& options) {
+  Job job;
+  job.env = ParallelEnv::from_environment();
+  if (job.env.launched) {
+    job.store = connect_store(job.env, options);
+    return job;
+  }
+  if (options.strict || env::get("TRIREME_STRICT") == "1")
+    throw UsageError(
+        "init_parallel_env: not started by a launcher (strict mode); run it with: trireme launch -n 2 PROGRAM");
+  log_info("not started by a launcher: a world of one process (for more: trireme launch -n 2 PROGRAM)");
+  job.store = std::make_shared<MemoryStore>();
+  return job;
 }
 
 }  // namespace trireme

@@ -1,51 +1,33 @@
-// The first line of a distributed program.
+// A program's side of the launcher: who it is, and the store it shares with the other processes. No tensors; with them,
+// use init_parallel_env() (trireme/parallel/init.h).
 //
-//   World world = init_parallel_env();
-//   fmt::print("rank {} of {}\n", world.rank(), world.size());
+//   Job job = connect_job();
+//   job.store->set(fmt::format("ready/{}", job.env.rank), "1");
 //
-// Started by `trireme launch` or spawn() the world is the job. Started alone it is a world of one, so the same program
-// runs without a launcher. Under torchrun or Paddle's launcher the world is theirs; there is no job store then.
+// Started by `trireme launch` or spawn() the store is the job's. Started alone it is one in memory, in a job of one
+// process, so the same program runs without a launcher.
 #pragma once
 
 #include <memory>
 
 #include "trireme/core/parallel_env.h"
-#include "trireme/core/rank_info.h"
 
 namespace trireme {
 
 class Store;
 
-/// A small value; copies mean the same world. May be used from several threads.
-class World {
- public:
-  int rank() const;
-  int size() const;
-  /// Everything the launcher said about this process.
-  const ParallelEnv& env() const;
-  /// The job's store; alone, one in memory. Null only under a foreign launcher, which hosts none of ours.
-  std::shared_ptr<Store> store() const;
-  operator RankInfo() const {
-    return {rank(), size()};
-  }  // NOLINT(google-explicit-constructor): a world is a rank and a size
-
-  struct State;
-  explicit World(std::shared_ptr<const State> state) : state_(std::move(state)) {}
-
- private:
-  std::shared_ptr<const State> state_;
+struct Job {
+  ParallelEnv env;               ///< everything the launcher said about this process
+  std::shared_ptr<Store> store;  ///< null only under a foreign launcher, which hosts none of ours
 };
 
-struct InitOptions {
-  bool strict = false;       ///< outside of a launcher: throw instead of being a world of one (also TRIREME_STRICT=1)
-  int timeout_seconds = 60;  ///< to reach the job's store
+struct JobOptions {
+  bool strict = false;       ///< outside of a launcher: throw instead of being alone (also TRIREME_STRICT=1)
+  int timeout_seconds = 60;  ///< to reach the store
 };
 
-/// Reads the environment and connects to the job's store. The second and later calls return the same world. Throws
-/// UsageError for a half-set environment, naming what is missing, and PeerError when the store does not answer.
-World init_parallel_env(const InitOptions& options = {});
-
-/// Whether init_parallel_env() has been called.
-bool is_initialized();
+/// Reads the environment and connects to the store, anew at each call. Throws UsageError for a half-set environment,
+/// naming what is missing, and PeerError when the store does not answer.
+Job connect_job(const JobOptions& options = {});
 
 }  // namespace trireme

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# `make demo`: trains a small network on Fashion-MNIST, on two processes and on one, and compares.
+#
+#   setup/demo.sh [FOLDER OF THE PROGRAMS, by default build/bin]
+set -euo pipefail
+
+bin=${1:-build/bin}
+logs=${TMPDIR:-/tmp}/trireme-demo.$$
+epochs=5
+progress=()
+if [ -t 1 ]; then progress=(--progress); fi
+mkdir "$logs"
+trap 'rm -rf "$logs"' EXIT
+
+for program in trireme example_mnist; do
+  [ -x "$bin/$program" ] || { echo "demo: no $bin/$program; run: make demo" >&2; exit 1; }
+done
+
+# train PROCESSES BATCH: sets `seconds` and `accuracy`. The launcher's own words are shown only when something fails.
+train() {
+  local start=${EPOCHREALTIME/,/.} code=0
+  CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1 "$bin/trireme" launch -n "$1" --log_dir "$logs/$1" \
+    "$bin/example_mnist" --epochs $epochs --batch "$2" "${progress[@]}" 2>"$logs/console" || code=$?
+  if [ $code != 0 ]; then
+    cat "$logs/console" >&2
+    echo "demo: the training failed (exit $code); the lines above say why" >&2
+    exit $code
+  fi
+  seconds=$(awk "BEGIN { printf \"%.1f\", ${EPOCHREALTIME/,/.} - $start }")
+  accuracy=$(sed -n 's/.*test accuracy \([0-9.]*\).*/\1/p' "$logs/$1/workerlog.0" | tail -n 1)
+}
+
+cat <<END
+Clothes in ten classes (Fashion-MNIST), a perceptron 784-512-10, Adam, $epochs epochs. Every process
+computes on the CPU with one thread, so that two of them are compared with one on equal terms.
+
+Two processes, batches of 32 each:
+END
+train 2 32
+two=$seconds two_accuracy=$accuracy
+printf '\nThe same job on one process, batches of 64:\n'
+train 1 64
+
+awk "BEGIN { printf \"\n2 processes: %.1f s, test accuracy %.3f\n1 process:   %.1f s, test accuracy %.3f\n%.1f times as fast, from command to exit\n\",
+     $two, $two_accuracy, $seconds, $accuracy, $seconds / $two }"
+[ "$(nproc)" -gt 1 ] || echo "(This machine has one core, which the two processes shared.)"
+awk "BEGIN { exit !($two_accuracy >= 0.80) }" ||
+  { echo "demo: a test accuracy of $two_accuracy is less than the 0.80 that this network reaches; please report it" >&2; exit 1; }
+
+cat <<END
+
+What to try next:
+  $bin/trireme launch -n 4 $bin/example_mnist                               more processes
+  $bin/trireme launch -n 2 --wrap '1:timeout -s KILL 2' $bin/example_mnist  rank 1 dies after 2 s: who, why, what next
+  $bin/trireme doctor                                                       what this machine offers
+END

@@ -1,0 +1,57 @@
+#include "trireme/comm/abort_notice.h"
+
+#include "trireme/core/quiet_thread.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::chrono::milliseconds kPeriod{250};
+
+}  // namespace
+
+AbortNotice::AbortNotice(std::shared_ptr<Store> store, std::string key, Handler handler)
+    : store_(std::move(store)),
+      key_(std::move(key)),
+      handler_(std::move(handler)),
+      thread_(start_quiet_thread("a group's watch", [this] { watch(); })) {}
+
+AbortNotice::~AbortNotice() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopped_.notify_all();
+  thread_.join();
+}
+
+void AbortNotice::give(std::string_view reason) noexcept {
+  try {
+    store_->compare_set(key_, "", reason);
+  } catch (const std::exception&) {
+  }
+}
+
+std::string AbortNotice::look() noexcept {
+  try {
+    return store_->try_get(key_).value_or("");
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+// Wakes up by the clock alone: an operation that ends in time must not have to wake up anyone.
+void AbortNotice::watch() {
+  uint64_t ended_before = ~uint64_t{0};
+  std::unique_lock lock(mutex_);
+  while (!stopped_.wait_for(lock, kPeriod, [this] { return stop_; })) {
+    const uint64_t ended = ended_;
+    const bool stuck = ended == ended_before && begun_ != ended;
+    ended_before = ended;
+    if (!stuck) continue;
+    lock.unlock();
+    if (const std::string reason = look(); !reason.empty()) return handler_(reason);
+    lock.lock();
+  }
+}
+
+}  // namespace trireme

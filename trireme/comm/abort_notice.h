@@ -1,0 +1,66 @@
+// How a rank that gives up tells the other members of its group, where no shared memory does it: by a key in the store.
+// The others look for it while an operation of theirs does not end.
+//
+//   AbortNotice notice(store, "world/ended", [&](const std::string& reason) { abort_here(reason); });
+//   {
+//     const AbortNotice::Waiting waiting(notice);      // around everything that may wait for another rank
+//     …
+//   }
+//   notice.give("rank 2 died");                           // on the rank that knows; the first reason stays
+//
+// A group whose operations end costs the store nothing; one that waits asks four times a second.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "trireme/store/store.h"
+
+namespace trireme {
+
+class AbortNotice {
+ public:
+  using Handler = std::function<void(const std::string& reason)>;
+
+  /// `handler` is called once at most, on a thread of this object's own.
+  AbortNotice(std::shared_ptr<Store> store, std::string key, Handler handler);
+  ~AbortNotice();
+  AbortNotice(const AbortNotice&) = delete;
+  AbortNotice& operator=(const AbortNotice&) = delete;
+
+  class Waiting {
+   public:
+    explicit Waiting(AbortNotice& notice) : notice_(notice) { ++notice_.begun_; }
+    ~Waiting() { ++notice_.ended_; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    AbortNotice& notice_;
+  };
+
+  /// A lost store is no error here: then the others have lost it too.
+  void give(std::string_view reason) noexcept;
+
+ private:
+  void watch();
+  std::string look() noexcept;
+
+  const std::shared_ptr<Store> store_;
+  const std::string key_;
+  const Handler handler_;
+  std::atomic<uint64_t> begun_ = 0;
+  std::atomic<uint64_t> ended_ = 0;
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stop_ = false;  // GUARDED_BY(mutex_)
+  std::thread thread_;
+};
+
+}  // namespace trireme

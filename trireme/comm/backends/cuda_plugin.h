@@ -1,0 +1,22 @@
+// What libtrireme_cuda.so gives the library: a table of functions behind one C symbol.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+namespace trireme {
+
+struct CudaPlugin {
+  int version;  ///< kCudaPluginVersion of the library it was built with
+  c10::intrusive_ptr<c10d::Backend> (*make_nccl)(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                                 int device, std::chrono::milliseconds timeout);
+  std::string (*identity)(int device);
+  std::string (*describe)(int device);
+};
+
+inline constexpr int kCudaPluginVersion = 1;
+inline constexpr const char* kCudaPluginSymbol = "trireme_cuda_plugin";
+
+}  // namespace trireme

@@ -1,0 +1,402 @@
+// Gloo moves equal parts only; uneven ones are padded to the longest here. It joins neither bools nor 16-bit integers
+// and knows no average; these are mapped to what it does.
+#include "trireme/comm/backends/gloo.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+#include <set>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "trireme/comm/abort_notice.h"
+#include "trireme/comm/c10d_store.h"
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+
+namespace trireme {
+namespace {
+
+using Pg = c10d::ProcessGroupGloo;
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Tensors = std::vector<at::Tensor>;
+
+at::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return at::kFloat;
+    case DType::f64:
+      return at::kDouble;
+    case DType::f16:
+      return at::kHalf;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::i8:
+      return at::kChar;
+    case DType::i16:
+      return at::kShort;
+    case DType::i32:
+      return at::kInt;
+    case DType::i64:
+      return at::kLong;
+    case DType::u8:
+    case DType::boolean:
+      return at::kByte;
+  }
+  throw std::logic_error("no such DType");
+}
+
+// sum and max of bools are "or", prod and min are "and".
+ReduceOp for_bytes(DType dtype, ReduceOp op) {
+  if (dtype != DType::boolean) return op;
+  return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
+}
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::avg:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::prod:
+      return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::min:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::max:
+      return c10d::ReduceOp::MAX;
+  }
+  throw std::logic_error("no such ReduceOp");
+}
+
+at::Tensor view(const void* data, size_t elements, DType dtype) {
+  return at::from_blob(const_cast<void*>(data), {static_cast<int64_t>(elements)}, scalar_type(dtype));
+}
+
+// Bytes, where nothing is added: Gloo moves every type then.
+at::Tensor bytes(const void* data, size_t elements, DType dtype) {
+  return at::from_blob(const_cast<void*>(data), {static_cast<int64_t>(elements * shm::size_of(dtype))}, at::kByte);
+}
+
+size_t sum(Engine::Counts counts) {
+  return std::accumulate(counts.begin(), counts.end(), size_t{0});
+}
+
+std::optional<std::string> chosen_interface() {
+  if (auto name = env::get_nonempty("GLOO_SOCKET_IFNAME")) return name;
+  return env::get_nonempty("NCCL_SOCKET_IFNAME");
+}
+
+std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
+  if (const auto name = chosen_interface()) return Pg::createDeviceForInterface(*name);
+  return address.empty() ? Pg::createDefaultDevice() : Pg::createDeviceForHostname(address);
+}
+
+class GlooEngine final : public Engine {
+ public:
+  GlooEngine(const std::shared_ptr<Store>& store, const GlooOptions& options)
+      : options_(options),
+        notice_(store, options.prefix + "aborted", [this](const std::string& reason) { end(reason); }) {
+    auto gloo = Pg::Options::create(options.timeout);
+    gloo->threads = 1;  // operations come one at a time
+    guarded("connect", [&] {
+      gloo->devices.push_back(make_device(options.address));
+      group_ = c10::make_intrusive<Pg>(make_c10d_store(store, options.prefix, options.timeout), options.me.rank,
+                                       options.me.size, gloo);
+    });
+  }
+
+  // Gloo's threads may still wait for a rank that never comes; ending the group would wait for them.
+  ~GlooEngine() override {
+    if (aborted_) static_cast<void>(group_.release());
+  }
+
+  const char* name() const override { return "gloo"; }
+  RankInfo me() const override { return options_.me; }
+
+  void all_reduce(void* data, size_t elements, DType dtype, ReduceOp op) override {
+    reduce_in_place("all_reduce", data, elements, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
+      return group_->allreduce(tensors, {.reduceOp = gloo_op});
+    });
+  }
+
+  void reduce(void* data, size_t elements, DType dtype, ReduceOp op, int root) override {
+    if (me().rank == root) {
+      reduce_in_place("reduce", data, elements, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
+        return group_->reduce(tensors, {.reduceOp = gloo_op, .rootRank = root});
+      });
+      return;
+    }
+    std::vector<std::byte> copy(elements * shm::size_of(dtype));  // Gloo uses the others' memory for partial results
+    if (!copy.empty()) std::memcpy(copy.data(), data, copy.size());
+    reduce_in_place("reduce", copy.data(), elements, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
+      return group_->reduce(tensors, {.reduceOp = gloo_op, .rootRank = root});
+    });
+  }
+
+  void broadcast(void* data, size_t elements, DType dtype, int root) override {
+    if (elements == 0) return;
+    Tensors tensors{bytes(data, elements, dtype)};
+    run("broadcast", [&] { return group_->broadcast(tensors, {.rootRank = root}); });
+  }
+
+  void all_gather(const void* input, Counts counts, DType dtype, void* output) override {
+    const Padded padded(counts, dtype);
+    if (padded.longest == 0) return;
+    Tensors inputs{padded.part(input, counts[rank()])};
+    at::Tensor all = at::empty({static_cast<int64_t>(padded.longest * counts.size())}, at::kByte);
+    run("all_gather", [&] { return group_->_allgather_base(all, inputs[0]); });
+    padded.unpad(all, counts, output);
+  }
+
+  void gather(const void* input, Counts counts, DType dtype, void* output, int root) override {
+    const Padded padded(counts, dtype);
+    if (padded.longest == 0) return;
+    Tensors inputs{padded.part(input, counts[rank()])};
+    at::Tensor all;
+    std::vector<Tensors> outputs;
+    if (me().rank == root) {
+      all = at::empty({static_cast<int64_t>(counts.size()), static_cast<int64_t>(padded.longest)}, at::kByte);
+      outputs.push_back(all.unbind(0));
+    }
+    run("gather", [&] { return group_->gather(outputs, inputs, {.rootRank = root}); });
+    if (me().rank == root) padded.unpad(all, counts, output);
+  }
+
+  void scatter(const void* input, Counts counts, DType dtype, void* output, int root) override {
+    const Padded padded(counts, dtype);
+    if (padded.longest == 0) return;
+    std::vector<Tensors> inputs;
+    if (me().rank == root) inputs.push_back(padded.pad(input, counts));
+    Tensors outputs{at::empty({static_cast<int64_t>(padded.longest)}, at::kByte)};
+    run("scatter", [&] { return group_->scatter(outputs, inputs, {.rootRank = root}); });
+    copy(output, outputs[0].data_ptr(), counts[rank()] * shm::size_of(dtype));
+  }
+
+  // Gloo's own does no more than this.
+  void reduce_scatter(const void* input, Counts counts, DType dtype, ReduceOp op, void* output) override {
+    const size_t width = shm::size_of(dtype);
+    std::vector<std::byte> all(sum(counts) * width);
+    copy(all.data(), input, all.size());
+    all_reduce(all.data(), sum(counts), dtype, op);
+    copy(output, all.data() + sum(counts.first(rank())) * width, counts[rank()] * width);
+  }
+
+  void all_to_all(const void* input, Counts sent, DType dtype, void* output, Counts received) override {
+    at::Tensor from = bytes(input, sum(sent), dtype);
+    at::Tensor to = bytes(output, sum(received), dtype);
+    std::vector<int64_t> from_lengths, to_lengths;
+    for (const size_t count : sent) from_lengths.push_back(static_cast<int64_t>(count * shm::size_of(dtype)));
+    for (const size_t count : received) to_lengths.push_back(static_cast<int64_t>(count * shm::size_of(dtype)));
+    run("all_to_all", [&] { return group_->alltoall_base(to, from, to_lengths, from_lengths); });
+  }
+
+  void barrier() override {
+    run("barrier", [&] { return group_->barrier(); });
+  }
+
+  void send(const void* data, size_t elements, DType dtype, int to) override {
+    Header header = header_of(elements, dtype);
+    message(
+        "send", to, [&](Tensors& tensors) { return group_->send(tensors, to, kTag); }, header, data, elements, dtype,
+        true);
+  }
+
+  void recv(void* data, size_t elements, DType dtype, int from) override {
+    Header header = header_of(elements, dtype);
+    message(
+        "recv", from, [&](Tensors& tensors) { return group_->recv(tensors, from, kTag); }, header, data, elements,
+        dtype, false);
+  }
+
+  void abort(std::string_view reason) override {
+    const std::string told = fmt::format("rank {} aborted the group: {}", me().rank, reason);
+    if (end(told)) notice_.give(told);
+  }
+
+ private:
+  static constexpr int kTag = 1;
+  using Header = std::array<int64_t, 2>;  // elements, type: sent before each message, so that a wrong size is an error
+
+  // Equal parts, as long as the longest.
+  struct Padded {
+    Padded(Counts counts, DType dtype)
+        : width(shm::size_of(dtype)), longest(*std::max_element(counts.begin(), counts.end()) * width) {}
+    at::Tensor part(const void* data, size_t elements) const {
+      at::Tensor result = at::zeros({static_cast<int64_t>(longest)}, at::kByte);
+      copy(result.data_ptr(), data, elements * width);
+      return result;
+    }
+    Tensors pad(const void* data, Counts counts) const {
+      Tensors parts;
+      const auto* from = static_cast<const std::byte*>(data);
+      for (const size_t count : counts) {
+        parts.push_back(part(from, count));
+        from += count * width;
+      }
+      return parts;
+    }
+    void unpad(const at::Tensor& all, Counts counts, void* output) const {
+      const auto* from = static_cast<const std::byte*>(all.data_ptr());
+      auto* to = static_cast<std::byte*>(output);
+      for (const size_t count : counts) {
+        copy(to, from, count * width);
+        from += longest;
+        to += count * width;
+      }
+    }
+    size_t width;
+    size_t longest;
+  };
+
+  static void copy(void* to, const void* from, size_t size) {
+    if (size != 0 && to != from) std::memmove(to, from, size);
+  }
+  static Header header_of(size_t elements, DType dtype) {
+    return {static_cast<int64_t>(elements), static_cast<int64_t>(dtype)};
+  }
+  size_t rank() const { return static_cast<size_t>(me().rank); }
+
+  template <typename Start>
+  void reduce_in_place(const char* what, void* data, size_t elements, DType dtype, ReduceOp op, const Start& start) {
+    if (elements == 0) return;
+    at::Tensor mine = view(data, elements, dtype);
+    const bool widened = dtype == DType::i16;
+    if (dtype == DType::boolean) mine.ne_(0);
+    Tensors tensors{widened ? mine.to(at::kInt) : mine};
+    run(what, [&] { return start(tensors, to_c10d(for_bytes(dtype, op))); });
+    if (op == ReduceOp::avg) tensors[0].div_(me().size);
+    if (widened) mine.copy_(tensors[0]);
+  }
+
+  // A message is its header and, when both sides agree, its data.
+  template <typename Start>
+  void message(const char* what, int peer, const Start& start, Header& header, const void* data, size_t elements,
+               DType dtype, bool outgoing) {
+    const Header mine = header;
+    Tensors head{at::from_blob(header.data(), {2}, at::kLong)};
+    pass(what, [&] { return start(head); });
+    if (!outgoing && header != mine)
+      throw UsageError("rank {}: recv of {}[{}] from rank {}, which has sent {}[{}]", me().rank, shm::to_string(dtype),
+                       elements, peer, shm::to_string(static_cast<DType>(header[1])), header[0]);
+    if (elements == 0) return;
+    Tensors body{bytes(data, elements, dtype)};
+    pass(what, [&] { return start(body); });
+  }
+
+  // Waits for a collective in a way that abort() can end.
+  template <typename Start>
+  void run(const char* what, const Start& start) {
+    const AbortNotice::Waiting waiting(notice_);
+    stop_if_aborted(what);
+    guarded(what, [&] {
+      const WorkPtr work = start();
+      const auto future = work->getFuture();
+      future->addCallback([this](c10::ivalue::Future&) {
+        const std::lock_guard lock(mutex_);
+        ended_.notify_all();
+      });
+      {
+        std::unique_lock lock(mutex_);
+        ended_.wait(lock, [&] { return aborted_ || future->completed(); });
+      }
+      if (!future->completed()) return;
+      work->wait();
+    });
+    stop_if_aborted(what);
+  }
+
+  // The same for a message; Gloo ends these itself.
+  template <typename Start>
+  void pass(const char* what, const Start& start) {
+    const AbortNotice::Waiting waiting(notice_);
+    stop_if_aborted(what);
+    WorkPtr work;
+    guarded(what, [&] {
+      work = start();
+      {
+        const std::lock_guard lock(mutex_);
+        messages_.insert(work);
+      }
+      work->wait();
+    });
+    {
+      const std::lock_guard lock(mutex_);
+      messages_.erase(work);
+    }
+    stop_if_aborted(what);
+  }
+
+  // Ends what is under way on this rank; false when that has happened before.
+  bool end(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (aborted_) return false;
+      reason_ = reason;
+      aborted_ = true;
+      for (const WorkPtr& work : messages_) work->abort();
+    }
+    ended_.notify_all();
+    return true;
+  }
+
+  void stop_if_aborted(const char* what) {
+    const std::lock_guard lock(mutex_);
+    if (aborted_) throw PeerError("rank {}: {}: {}", me().rank, what, reason_);
+  }
+
+  template <typename F>
+  void guarded(const char* what, const F& f) {
+    try {
+      f();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      fail(what, error.what());
+    }
+  }
+
+  [[noreturn]] void fail(const char* what, const std::string& reason) {
+    const std::string who = options_.blame ? options_.blame() : "";
+    const std::string first_line = reason.substr(0, reason.find('\n'));
+    const std::string text =
+        fmt::format("{} by gloo failed: {}{}", what,
+                    who.empty() ? "all ranks live, so one is late, stopped or in another collective (a longer timeout: "
+                                  "PADDLE_PG_TIMEOUT); gloo says: "
+                                : who + "; gloo says: ",
+                    first_line);
+    if (end(text)) notice_.give(fmt::format("rank {}: {}", me().rank, text));
+    throw PeerError("rank {}: {}", me().rank, text);
+  }
+
+  const GlooOptions options_;
+  c10::intrusive_ptr<Pg> group_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::set<WorkPtr> messages_;         // GUARDED_BY(mutex_)
+  std::string reason_;                 // GUARDED_BY(mutex_)
+  std::atomic<bool> aborted_ = false;  // written under mutex_
+  AbortNotice notice_;                 // the last: its thread uses all the others
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_gloo_engine(std::shared_ptr<Store> store, const GlooOptions& options) {
+  return std::make_unique<GlooEngine>(store, options);
+}
+
+std::optional<std::string> why_no_gloo() {
+  return std::nullopt;
+}
+
+std::string describe_gloo_interface(const std::string& address) {
+  if (const auto name = env::get_nonempty("GLOO_SOCKET_IFNAME"))
+    return fmt::format("interface {} (GLOO_SOCKET_IFNAME)", *name);
+  if (const auto name = env::get_nonempty("NCCL_SOCKET_IFNAME"))
+    return fmt::format("interface {} (NCCL_SOCKET_IFNAME)", *name);
+  return address.empty() ? "the address of the host name" : fmt::format("address {}", address);
+}
+
+}  // namespace trireme

@@ -1,0 +1,32 @@
+// libtorch's Gloo as an engine: CPU data between hosts.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trireme/engine/engine.h"
+#include "trireme/store/store.h"
+
+namespace trireme {
+
+struct GlooOptions {
+  std::string prefix;  ///< of the keys in the store, new for every group
+  RankInfo me{};
+  std::string address;  ///< of this host, for the others; empty: what the host name resolves to
+  std::chrono::milliseconds timeout{};
+  std::function<std::string()> blame;  ///< who is gone, in words; called after a failure
+};
+
+/// Meets the other ranks and connects to each of them.
+std::unique_ptr<Engine> make_gloo_engine(std::shared_ptr<Store> store, const GlooOptions& options);
+
+/// Why this build has no Gloo; nothing when it has.
+std::optional<std::string> why_no_gloo();
+
+/// The interface or address that Gloo will use, as users may check it: "interface eth1 (GLOO_SOCKET_IFNAME)".
+std::string describe_gloo_interface(const std::string& address);
+
+}  // namespace trireme

@@ -1,0 +1,61 @@
+#include "trireme/comm/backends/nccl.h"
+
+#include <torch/torch.h>
+
+#include "trireme/comm/backends/cuda_plugin.h"
+#include "trireme/comm/c10d_store.h"
+#include "trireme/core/error.h"
+#include "trireme/core/plugin.h"
+
+namespace trireme {
+namespace {
+
+struct Loaded {
+  const CudaPlugin* plugin = nullptr;
+  std::string problem;
+};
+
+Loaded load() {
+  const Plugin library = Plugin::open("libtrireme_cuda.so");
+  if (!library)
+    return {nullptr, library.problem() +
+                         "; it is built where libtorch comes with CUDA (setup/setup.sh build on a machine "
+                         "with a GPU) or set TRIREME_PLUGIN_DIR"};
+  const auto* plugin = library.symbol<const CudaPlugin>(kCudaPluginSymbol);
+  if (!plugin || plugin->version != kCudaPluginVersion)
+    return {nullptr, "libtrireme_cuda.so is of another version of Trireme; build and install both together"};
+  if (!torch::cuda::is_available()) return {nullptr, "libtorch finds no usable GPU (driver, CUDA_VISIBLE_DEVICES)"};
+  return {plugin, ""};
+}
+
+const Loaded& loaded() {
+  static const Loaded result = load();
+  return result;
+}
+
+const CudaPlugin& plugin() {
+  if (!loaded().plugin) throw UsageError("no CUDA: {}", loaded().problem);
+  return *loaded().plugin;
+}
+
+}  // namespace
+
+std::optional<std::string> why_no_cuda() {
+  if (loaded().plugin) return std::nullopt;
+  return loaded().problem;
+}
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const NcclOptions& options) {
+  const auto store = make_c10d_store(options.store, options.prefix, options.timeout);
+  return plugin().make_nccl(store, options.me.rank, options.me.size, options.device, options.timeout);
+}
+
+std::string gpu_identity(int device) {
+  return plugin().identity(device);
+}
+
+std::string describe_gpu(int device) {
+  return plugin().describe(device);
+}
+
+}  // namespace trireme

@@ -1,0 +1,160 @@
+// In a world of one; several ranks: tests/comm.
+#include "trireme/comm/collectives.h"
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <future>
+
+#include "trireme/comm/group_state.h"
+#include "trireme/comm/work_state.h"
+#include "trireme/core/error.h"
+
+namespace trireme {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+
+class Alone : public ::testing::Test {
+ protected:
+  void SetUp() override { make_world_group(Context::meet({})); }
+  void TearDown() override { forget_world_group(); }
+  const torch::Tensor x_ = torch::arange(6.0).view({2, 3});
+};
+
+bool is_x(const torch::Tensor& tensor) {
+  return torch::equal(tensor.reshape(-1), torch::arange(6.0));
+}
+
+TEST_F(Alone, EveryCollectiveGivesBackWhatItWasGiven) {
+  for (const ReduceOp op : shm::kReduceOps) all_reduce(x_, op);
+  reduce(x_, 0);
+  broadcast_async(x_, 0).wait();
+  EXPECT_TRUE(is_x(x_));
+  Tensors gathered, list, parts;
+  all_gather(gathered, x_);
+  gather(list, x_, 0);
+  all_to_all(parts, {x_});
+  for (const Tensors& tensors : {gathered, list, parts}) {
+    ASSERT_EQ(tensors.size(), 1u);
+    EXPECT_TRUE(is_x(tensors[0]));
+  }
+  const torch::Tensor scattered = torch::zeros({2, 3}), reduced = torch::zeros({3, 2}).t(),
+                      exchanged = torch::zeros({6});
+  scatter(scattered, {x_}, 0);
+  reduce_scatter(reduced, x_, ReduceOp::avg);
+  all_to_all(exchanged.view({2, 3}), x_);
+  for (const torch::Tensor& tensor : {scattered, reduced, exchanged}) EXPECT_TRUE(is_x(tensor));
+  barrier();
+}
+
+TEST_F(Alone, Objects) {
+  EXPECT_THAT(all_gather_object("a"), ElementsAre("a"));
+  EXPECT_EQ(broadcast_object(std::string("\0\n", 2), 0), std::string("\0\n", 2));
+  EXPECT_THAT(gather_object("", 0), ElementsAre(""));
+  EXPECT_EQ(scatter_object({"b"}, 0), "b");
+  EXPECT_THROW(scatter_object({"a", "b"}, 0), UsageError);
+}
+
+TEST_F(Alone, Groups) {
+  const Group world = Group::world();
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_EQ(world.rank(), 0);
+  EXPECT_EQ(world.backend(), "local");
+  EXPECT_EQ(world.cuda_backend(), "staged local");
+  EXPECT_THAT(world.split(7).ranks(), ElementsAre(0));
+  EXPECT_FALSE(world.split(-1).is_member());
+  EXPECT_THROW(world.new_group({1}), UsageError);
+  EXPECT_EQ(Group().rank(), -1);
+  EXPECT_THROW(Group().ranks(), UsageError);
+}
+
+TEST(World, IsAnErrorBeforeItExists) {
+  EXPECT_THROW(Group::world(), UsageError);
+}
+
+TEST_F(Alone, ConjugatedAndNegatedViewsAreWhatTheyShow) {
+  const torch::Tensor z = torch::complex(torch::ones({3}), torch::ones({3}));
+  Tensors out;
+  all_gather(out, torch::conj(z));
+  EXPECT_TRUE(torch::equal(out[0], torch::conj(z).resolve_conj()));
+  const torch::Tensor seen = torch::conj(z);
+  broadcast(seen, 0);
+  EXPECT_TRUE(torch::equal(seen.resolve_conj(), torch::complex(torch::ones({3}), -torch::ones({3}))));
+  const torch::Tensor imaginary = torch::imag(torch::conj(z));  // a view with the sign turned around
+  all_reduce(imaginary);
+  EXPECT_TRUE(torch::equal(imaginary.resolve_neg(), -torch::ones({3})));
+}
+
+TEST_F(Alone, TensorsThatCannotBeSentAreRefused) {
+  EXPECT_THROW(all_reduce(x_.to_sparse()), UsageError);
+  EXPECT_THROW(all_reduce(torch::Tensor()), UsageError);
+  EXPECT_THROW(all_reduce(torch::ones({2}, torch::kMeta)), UsageError);
+  EXPECT_THROW(broadcast(x_, 1), UsageError);
+  EXPECT_THROW(send(x_, 1), UsageError);
+}
+
+TEST_F(Alone, WorkIsDoneAfterWait) {
+  const Work work = all_reduce_async(x_);
+  work.wait();
+  work.wait();
+  EXPECT_TRUE(work.done());
+  EXPECT_TRUE(Work().done());
+  Work().wait(Deadline::in(0ms));
+}
+
+TEST_F(Alone, ThenRunsOnceInOrderAndByWait) {
+  std::vector<int> order;
+  const Work work = all_reduce_async(x_).then([&] { order.push_back(1); }).then([&] { order.push_back(2); });
+  EXPECT_TRUE(order.empty());
+  work.wait();
+  work.wait(Deadline::in(1s));
+  EXPECT_THAT(order, ElementsAre(1, 2));
+}
+
+TEST_F(Alone, ThenOfNothingRunsToo) {
+  bool ran = false;
+  Work().then([&] { ran = true; }).wait();
+  EXPECT_TRUE(ran);
+}
+
+// A work that the test ends itself.
+class Manual : public c10d::Work {
+ public:
+  Manual() : Work(0, c10d::OpType::BARRIER) {}
+  void end(std::exception_ptr error = nullptr) { finish(std::move(error)); }
+};
+
+TEST(WorkDeadline, GivesUpAndMayBeWaitedForAgain) {
+  const auto manual = c10::make_intrusive<Manual>();
+  bool ran = false;
+  const Work work = make_work(manual).then([&] { ran = true; });
+  EXPECT_FALSE(work.done());
+  EXPECT_THROW(work.wait(Deadline::in(10ms)), PeerError);
+  EXPECT_FALSE(ran);
+  manual->end();
+  EXPECT_TRUE(work.done());
+  work.wait(Deadline::in(1s));
+  EXPECT_TRUE(ran);
+}
+
+TEST(WorkDeadline, NeverWaitsForEver) {
+  const auto manual = c10::make_intrusive<Manual>();
+  auto ended = std::async(std::launch::async, [&] { make_work(manual).wait(Deadline::never()); });
+  EXPECT_EQ(ended.wait_for(20ms), std::future_status::timeout);
+  manual->end();
+  ASSERT_EQ(ended.wait_for(10s), std::future_status::ready);
+}
+
+TEST(WorkError, ReachesTheWaiterAndStopsThen) {
+  const auto manual = c10::make_intrusive<Manual>();
+  const Work work = make_work(manual).then([] { FAIL() << "after a failure"; });
+  manual->end(std::make_exception_ptr(PeerError("rank 3 died")));
+  EXPECT_TRUE(work.done());
+  EXPECT_THROW(work.wait(), PeerError);
+  EXPECT_THROW(work.wait(Deadline::in(1s)), PeerError);
+}
+
+}  // namespace
+}  // namespace trireme

@@ -1,0 +1,167 @@
+#include "trireme/comm/context.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "trireme/comm/backends/gloo.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/engine/checked.h"
+#include "trireme/engine/hierarchical.h"
+#include "trireme/engine/local.h"
+#include "trireme/engine/mpi.h"
+#include "trireme/engine/shm.h"
+#include "trireme/engine/topology.h"
+
+namespace trireme {
+namespace {
+
+constexpr char kSeparator = '\n';
+
+std::vector<int> pick(std::span<const int> ranks, const std::vector<int>& places) {
+  std::vector<int> picked;
+  for (const int place : places) picked.push_back(ranks[static_cast<size_t>(place)]);
+  return picked;
+}
+
+}  // namespace
+
+std::string encode(const Card& card) {
+  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", kSeparator, shm::encode(card.process), card.host, card.address,
+                     to_string(card.beacon), card.gpu);
+}
+
+Card decode_card(const std::string& text) {
+  const std::vector<std::string> fields = split(text, kSeparator);
+  if (fields.size() != 5) throw PeerError("a rank's card has {} fields where 5 are expected", fields.size());
+  return {shm::decode_identity(fields[0]), fields[1], fields[2], parse_endpoint(fields[3], "a rank's beacon"),
+          fields[4]};
+}
+
+std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> ranks) {
+  std::vector<shm::HostIdentity> hosts;
+  std::vector<int> result;
+  for (const int rank : ranks) {
+    const shm::HostIdentity& host = cards[static_cast<size_t>(rank)].process.host;
+    auto found = std::find(hosts.begin(), hosts.end(), host);
+    if (found == hosts.end()) found = hosts.insert(hosts.end(), host);
+    result.push_back(static_cast<int>(found - hosts.begin()));
+  }
+  return result;
+}
+
+std::shared_ptr<Context> Context::meet(const ContextOptions& options) {
+  std::shared_ptr<Context> context(new Context(options));
+  if (options.store && options.world.size > 1) context->exchange_cards();
+  return context;
+}
+
+// Rank 0 collects the cards and gives out the pack: two keys to ask for on every other rank, however many there are.
+void Context::exchange_cards() {
+  Store& store = *options_.store;
+  const Deadline deadline = Deadline::in(options_.timeout);
+  const std::string prefix = options_.prefix + "card/";
+  beacon_ = std::make_unique<Beacon>(options_.address);
+  const Card mine{shm::this_process(), host_name(), options_.address, beacon_->endpoint(), options_.gpu};
+  store.set(prefix + std::to_string(options_.world.rank), encode(mine));
+  const std::string pack_key = prefix + "all";
+  if (options_.world.rank == 0) {
+    std::string pack;
+    for (int rank = 0; rank < options_.world.size; ++rank) {
+      const std::string card = store.get(prefix + std::to_string(rank), deadline);
+      pack += fmt::format("{}{}{}", rank == 0 ? "" : "\f", card, "");
+    }
+    store.set(pack_key, pack);
+  }
+  for (const std::string& card : split(store.get(pack_key, deadline), '\f')) cards_.push_back(decode_card(card));
+  if (cards_.size() != static_cast<size_t>(options_.world.size))
+    throw PeerError("{} cards for {} ranks; is the store's prefix {} in use by another job?", cards_.size(),
+                    options_.world.size, options_.prefix);
+}
+
+std::string Context::name_group(std::span<const int> ranks) {
+  const std::string list = fmt::format("{}", fmt::join(ranks, "-"));
+  const std::lock_guard lock(mutex_);
+  return fmt::format("{}#{}", list, uses_[list]++);
+}
+
+RankInfo Context::me_among(std::span<const int> ranks) const {
+  const auto found = std::find(ranks.begin(), ranks.end(), options_.world.rank);
+  return {static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size())};
+}
+
+std::string Context::blame(std::span<const int> ranks) const {
+  std::vector<Suspect> suspects;
+  for (size_t place = 0; place < ranks.size(); ++place) {
+    const Card& card = cards_[static_cast<size_t>(ranks[place])];
+    suspects.push_back({fmt::format("rank {} (process {} on {})", place, card.process.pid, card.host), card.beacon});
+  }
+  return trireme::blame(suspects);
+}
+
+std::unique_ptr<Engine> Context::make_gloo(const std::string& name, std::span<const int> ranks) {
+  const std::vector<int> members(ranks.begin(), ranks.end());
+  return make_gloo_engine(options_.store, {.prefix = options_.prefix + name + "/gloo/",
+                                           .me = me_among(ranks),
+                                           .address = options_.address,
+                                           .timeout = options_.timeout,
+                                           .blame = [this, members] { return blame(members); }});
+}
+
+std::unique_ptr<Engine> Context::make_shm(const std::string& name, std::span<const int> ranks) {
+  return make_shm_engine(options_.store,
+                         {.name = options_.prefix + name, .me = me_among(ranks), .timeout = options_.timeout},
+                         Deadline::in(options_.timeout));
+}
+
+std::unique_ptr<Engine> Context::make_hierarchical(const std::string& name, std::span<const int> ranks) {
+  const std::vector<int> host_of = hosts_of(cards_, ranks);
+  const Topology topology(host_of);
+  const RankInfo me = me_among(ranks);
+  const int host = topology.host_of(me.rank);
+  const int place = topology.place_of(me.rank);
+  const std::vector<int> inside = pick(ranks, topology.members(host));
+  const std::vector<int> column = pick(ranks, topology.column(place));
+  return make_hierarchical_engine(me,
+                                  {.host_of = host_of,
+                                   .inner = make_plain_engine(inside.size() == 1 ? Transport::local : Transport::shm,
+                                                              fmt::format("{}/host{}", name, host), inside),
+                                   .across = make_plain_engine(column.size() == 1 ? Transport::local : Transport::gloo,
+                                                               fmt::format("{}/place{}", name, place), column),
+                                   .flat = make_gloo(name + "/flat", ranks)});
+}
+
+std::unique_ptr<Engine> Context::make_plain_engine(Transport transport, const std::string& name,
+                                                   std::span<const int> ranks) {
+  switch (transport) {
+    case Transport::local:
+      return make_local_engine();
+    case Transport::shm:
+      return make_shm(name, ranks);
+    case Transport::gloo:
+      return make_gloo(name, ranks);
+    case Transport::hierarchical:
+      return make_hierarchical(name, ranks);
+    case Transport::mpi:
+      return make_mpi_engine({.world_ranks = {ranks.begin(), ranks.end()}, .timeout = options_.timeout});
+  }
+  throw std::logic_error("no such Transport");
+}
+
+std::unique_ptr<Engine> Context::make_engine(const std::string& name, std::span<const int> ranks) {
+  if (!options_.mpi && ranks.size() > 1 && !options_.store)
+    throw UsageError("{} ranks, but no store to meet in: start the program by trireme launch, mpirun or torchrun",
+                     ranks.size());
+  const Transport transport = options_.mpi        ? Transport::mpi
+                              : ranks.size() == 1 ? Transport::local
+                                                  : choose_transport(hosts_of(cards_, ranks), options_.backend);
+  std::unique_ptr<Engine> engine = make_plain_engine(transport, name, ranks);
+  // Shared memory compares the ranks' calls anyway.
+  if (options_.check && transport != Transport::local && transport != Transport::shm)
+    engine = make_checked_engine(std::move(engine));
+  return engine;
+}
+
+}  // namespace trireme

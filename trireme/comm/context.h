@@ -1,0 +1,85 @@
+// What all groups of one process share: the store they meet in, and what the ranks have told each other.
+//
+//   auto context = Context::meet({.world = {0, 2}, .store = store, .address = "10.0.0.1", .timeout = 30min});
+//   auto engine  = context->make_engine("world", {0, 1});
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/transport.h"
+#include "trireme/core/net.h"
+#include "trireme/core/rank_info.h"
+#include "trireme/engine/engine.h"
+#include "trireme/engine/liveness.h"
+#include "trireme/shm/identity.h"
+#include "trireme/store/store.h"
+
+namespace trireme {
+
+struct ContextOptions {
+  RankInfo world{};
+  std::shared_ptr<Store> store;  ///< null under mpirun
+  std::string prefix = "comm/";  ///< of all keys; new for every restart of the job
+  std::string address;           ///< of this host, for the others
+  std::string backend = "auto";  ///< see choose_transport()
+  std::string gpu;               ///< which GPU this rank uses, by a name that is the same in every process
+  int gpu_index = -1;            ///< its number in this process
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};
+  bool check = false;
+  bool mpi = false;  ///< started by mpirun or srun
+};
+
+/// What a rank tells the others about itself.
+struct Card {
+  shm::ProcessIdentity process;
+  std::string host;     ///< its name, for messages
+  std::string address;  ///< for connections
+  Endpoint beacon;      ///< refuses connections when the rank is dead (engine/liveness.h)
+  std::string gpu;
+};
+
+std::string encode(const Card& card);
+/// PeerError when the text is not from encode().
+Card decode_card(const std::string& text);
+
+/// The host of each rank of a group, counted from 0 in order of first appearance. Pure.
+std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> ranks);
+
+class Context {
+ public:
+  /// Exchanges the cards. PeerError when someone does not come.
+  static std::shared_ptr<Context> meet(const ContextOptions& options);
+
+  const ContextOptions& options() const { return options_; }
+  const std::vector<Card>& cards() const { return cards_; }
+
+  /// The name of the group of these ranks: another one each time it is asked for, the same on every member.
+  std::string name_group(std::span<const int> ranks);
+  /// Meets the members. `ranks` are world ranks in the order of the group; this process is one of them.
+  std::unique_ptr<Engine> make_engine(const std::string& name, std::span<const int> ranks);
+  /// Who of these is dead or cut off, in words and by its number among them; "" when all live.
+  std::string blame(std::span<const int> ranks) const;
+
+ private:
+  explicit Context(const ContextOptions& options) : options_(options) {}
+  void exchange_cards();
+  std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::string& name, std::span<const int> ranks);
+  std::unique_ptr<Engine> make_gloo(const std::string& name, std::span<const int> ranks);
+  std::unique_ptr<Engine> make_shm(const std::string& name, std::span<const int> ranks);
+  std::unique_ptr<Engine> make_hierarchical(const std::string& name, std::span<const int> ranks);
+  RankInfo me_among(std::span<const int> ranks) const;
+
+  const ContextOptions options_;
+  std::vector<Card> cards_;
+  std::unique_ptr<Beacon> beacon_;
+  std::mutex mutex_;
+  std::map<std::string, int> uses_;  // GUARDED_BY(mutex_): how often each list of ranks became a group
+};
+
+}  // namespace trireme

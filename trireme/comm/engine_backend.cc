@@ -1,0 +1,493 @@
+#include "trireme/comm/engine_backend.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "trireme/comm/dtype.h"
+#include "trireme/core/error.h"
+
+namespace trireme {
+namespace {
+
+using Tensors = EngineBackend::Tensors;
+using c10d::OpType;
+
+ReduceOp to_engine(const c10d::ReduceOp& op) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::SUM:
+      return ReduceOp::sum;
+    case c10d::ReduceOp::AVG:
+      return ReduceOp::avg;
+    case c10d::ReduceOp::PRODUCT:
+      return ReduceOp::prod;
+    case c10d::ReduceOp::MIN:
+      return ReduceOp::min;
+    case c10d::ReduceOp::MAX:
+      return ReduceOp::max;
+    default:
+      throw UsageError("only sum, avg, prod, min and max are known here, not c10d's ReduceOp {}",
+                       static_cast<int>(op.op_));
+  }
+}
+
+const at::Tensor& only(const Tensors& tensors, const char* what) {
+  if (tensors.size() != 1) throw UsageError("{} takes one tensor for each rank, got {}", what, tensors.size());
+  return tensors.front();
+}
+
+void check_dense(const at::Tensor& tensor) {
+  if (tensor.layout() != at::kStrided)
+    throw UsageError("a {} tensor: only dense ones can be communicated; call to_dense() or use dense gradients",
+                     c10::str(tensor.layout()));
+}
+
+// A dense CPU image of a tensor for the time of an operation; the tensor itself where it is one already.
+class Staged {
+ public:
+  explicit Staged(const at::Tensor& tensor) : tensor_(tensor.detach()) {
+    check_dense(tensor);
+    dense_ = tensor_.to(at::kCPU).contiguous().resolve_conj().resolve_neg();
+  }
+  const at::Tensor& dense() const { return dense_; }
+  void write_back() const {
+    if (!dense_.is_same(tensor_) && dense_.data_ptr() != tensor_.data_ptr()) tensor_.copy_(dense_);
+  }
+
+ private:
+  at::Tensor tensor_;
+  at::Tensor dense_;
+};
+
+// Several tensors one after the other in one dense CPU buffer.
+class Joined {
+ public:
+  explicit Joined(const Tensors& parts) : parts_(parts) {
+    int64_t total = 0;
+    for (const at::Tensor& part : parts) {
+      check_dense(part);
+      if (part.scalar_type() != parts.front().scalar_type())
+        throw UsageError("a list of {} and {} tensors; all must have one type", c10::str(parts.front().scalar_type()),
+                         c10::str(part.scalar_type()));
+      total += part.numel();
+    }
+    buffer_ = at::empty({total}, at::TensorOptions(parts.front().scalar_type()));
+  }
+  const at::Tensor& buffer() const { return buffer_; }
+  void pack() const {
+    each([](const at::Tensor& part, const at::Tensor& place) { place.copy_(part.detach().reshape(-1)); });
+  }
+  void unpack() const {
+    each([](const at::Tensor& part, const at::Tensor& place) { part.detach().copy_(place.view(part.sizes())); });
+  }
+  std::vector<size_t> counts(size_t factor = 1) const {
+    std::vector<size_t> result;
+    for (const at::Tensor& part : parts_) result.push_back(static_cast<size_t>(part.numel()) * factor);
+    return result;
+  }
+
+ private:
+  template <typename F>
+  void each(F f) const {
+    int64_t begin = 0;
+    for (const at::Tensor& part : parts_) {
+      f(part, buffer_.narrow(0, begin, part.numel()));
+      begin += part.numel();
+    }
+  }
+
+  Tensors parts_;
+  at::Tensor buffer_;
+};
+
+size_t moving_factor_of(const at::Tensor& tensor) {
+  return moving_factor(tensor.scalar_type());
+}
+size_t reduction_factor_of(const at::Tensor& tensor) {
+  return tensor.is_complex() ? 2 : 1;
+}
+
+void check_same_size(const char* what, const at::Tensor& a, const at::Tensor& b) {
+  if (a.numel() != b.numel() || a.scalar_type() != b.scalar_type())
+    throw UsageError("{}: {}[{}] where {}[{}] is needed", what, c10::str(a.scalar_type()), a.numel(),
+                     c10::str(b.scalar_type()), b.numel());
+}
+
+// c10d's Work for an operation of an engine.
+class EngineWork final : public c10d::Work {
+ public:
+  EngineWork(int rank, OpType type, Tensors results)
+      : Work(rank, type),
+        results_(std::move(results)),
+        future_(c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()),
+                                                         devices_of(results_))) {}
+
+  void end(const std::exception_ptr& error) {
+    if (error)
+      future_->setError(error);
+    else
+      future_->markCompleted(c10::IValue(results_));
+    finish(error);
+  }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  Tensors result() override { return results_; }
+
+ private:
+  static std::vector<c10::Device> devices_of(const Tensors& tensors) {
+    std::vector<c10::Device> devices;
+    for (const at::Tensor& tensor : tensors)
+      if (!tensor.is_cpu() && std::find(devices.begin(), devices.end(), tensor.device()) == devices.end())
+        devices.push_back(tensor.device());
+    return devices;
+  }
+
+  Tensors results_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+std::vector<size_t> row_counts(const at::Tensor& tensor, const std::vector<int64_t>& lengths, int ranks,
+                               const char* which) {
+  const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+  const auto row = static_cast<size_t>(rows == 0 ? 0 : tensor.numel() / rows) * moving_factor_of(tensor);
+  if (lengths.empty()) {
+    if (rows % ranks != 0)
+      throw UsageError("all_to_all: the {} has {} rows, which {} ranks cannot share evenly; give the lengths", which,
+                       rows, ranks);
+    return std::vector<size_t>(static_cast<size_t>(ranks), static_cast<size_t>(rows / ranks) * row);
+  }
+  if (lengths.size() != static_cast<size_t>(ranks) ||
+      std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != rows)
+    throw UsageError("all_to_all: {} lengths with sum {} for the {} of {} rows and {} ranks", lengths.size(),
+                     std::accumulate(lengths.begin(), lengths.end(), int64_t{0}), which, rows, ranks);
+  std::vector<size_t> counts;
+  for (const int64_t length : lengths) counts.push_back(static_cast<size_t>(length) * row);
+  return counts;
+}
+
+}  // namespace
+
+EngineBackend::EngineBackend(std::unique_ptr<Engine> engine)
+    : Backend(engine->me().rank, engine->me().size), engine_(std::move(engine)) {}
+
+EngineBackend::~EngineBackend() {
+  // A program that ends in the middle of an operation must not wait for the others. An idle group just ends: the
+  // others may still be reading what this rank gave them last.
+  bool idle = queue_.idle();
+  for (const auto& [peer, queue] : channels_) idle = idle && queue->idle();
+  if (!idle) abort();
+}
+
+void EngineBackend::abort() {
+  engine_->abort("the group was destroyed");
+}
+
+void EngineBackend::shutdown() {
+  abort();
+}
+
+EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type, const Tensors& results, Task task,
+                                             bool async) {
+  auto work = c10::make_intrusive<EngineWork>(getRank(), type, results);
+  const auto run = [this, work, task = std::move(task)] {
+    try {
+      const at::NoGradGuard no_grad;
+      task(*engine_);
+    } catch (...) {
+      work->end(std::current_exception());
+      return;
+    }
+    work->end(nullptr);
+  };
+  if (async)
+    queue.post(run);
+  else
+    queue.run(run);
+  return work;
+}
+
+OperationQueue& EngineBackend::channel(int peer, bool outgoing) {
+  const std::lock_guard lock(mutex_);
+  auto& queue = channels_[{peer, outgoing}];
+  if (!queue) queue = std::make_unique<OperationQueue>();
+  return *queue;
+}
+
+EngineBackend::WorkPtr EngineBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+  const Staged staged(only(tensors, "all_reduce"));
+  const ReduceOp op = to_engine(options.reduceOp);
+  const Elements all = for_reduction(staged.dense(), op);
+  return submit(
+      queue_, OpType::ALLREDUCE, tensors,
+      [=](Engine& engine) {
+        engine.all_reduce(all.data, all.count, all.dtype, op);
+        staged.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::allreduce_coalesced(Tensors& tensors,
+                                                          const c10d::AllreduceCoalescedOptions& options) {
+  if (tensors.empty()) throw UsageError("all_reduce of no tensor at all");
+  const Joined joined(tensors);
+  const ReduceOp op = to_engine(options.reduceOp);
+  joined.pack();
+  const Elements all = for_reduction(joined.buffer(), op);
+  return submit(
+      queue_, OpType::ALLREDUCE_COALESCED, tensors,
+      [=](Engine& engine) {
+        engine.all_reduce(all.data, all.count, all.dtype, op);
+        joined.unpack();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const Staged staged(only(tensors, "reduce"));
+  const ReduceOp op = to_engine(options.reduceOp);
+  const Elements all = for_reduction(staged.dense(), op);
+  const int root = static_cast<int>(options.rootRank);
+  return submit(
+      queue_, OpType::REDUCE, tensors,
+      [=](Engine& engine) {
+        engine.reduce(all.data, all.count, all.dtype, op, root);
+        if (engine.me().rank == root) staged.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  const Staged staged(only(tensors, "broadcast"));
+  const Elements all = for_moving(staged.dense());
+  const int root = static_cast<int>(options.rootRank);
+  return submit(
+      queue_, OpType::BROADCAST, tensors,
+      [=](Engine& engine) {
+        engine.broadcast(all.data, all.count, all.dtype, root);
+        if (engine.me().rank != root) staged.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                                const c10d::AllgatherOptions& options) {
+  const at::Tensor& input = only(inputs, "all_gather");
+  if (outputs.size() != 1 || outputs[0].size() != static_cast<size_t>(getSize()))
+    throw UsageError("all_gather: {} outputs for {} ranks", outputs.empty() ? 0 : outputs[0].size(), getSize());
+  check_same_size("all_gather, this rank's output", outputs[0][static_cast<size_t>(getRank())], input);
+  const Staged staged(input);
+  const Joined joined(outputs[0]);
+  const Elements mine = for_moving(staged.dense());
+  const std::vector<size_t> counts = joined.counts(moving_factor_of(input));
+  return submit(
+      queue_, OpType::ALLGATHER, outputs[0],
+      [=](Engine& engine) {
+        const auto keep = staged;
+        engine.all_gather(mine.data, counts, mine.dtype, joined.buffer().data_ptr());
+        joined.unpack();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::AllgatherOptions& options) {
+  if (output.numel() != input.numel() * getSize() || output.scalar_type() != input.scalar_type())
+    throw UsageError("all_gather: an output of {}[{}] for {} inputs of {}[{}]", c10::str(output.scalar_type()),
+                     output.numel(), getSize(), c10::str(input.scalar_type()), input.numel());
+  const Staged from(input);
+  const Staged to(output);
+  const Elements mine = for_moving(from.dense());
+  const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count);
+  return submit(
+      queue_, OpType::_ALLGATHER_BASE, {output},
+      [=](Engine& engine) {
+        const auto keep = from;
+        engine.all_gather(mine.data, counts, mine.dtype, to.dense().data_ptr());
+        to.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                             const c10d::GatherOptions& options) {
+  const Staged staged(only(inputs, "gather"));
+  const Elements mine = for_moving(staged.dense());
+  const int root = static_cast<int>(options.rootRank);
+  const bool listed = !outputs.empty() && !outputs[0].empty();
+  if (!listed && root == getRank()) throw UsageError("gather: rank {} is the root and gives no outputs", root);
+  if (listed && outputs[0].size() != static_cast<size_t>(getSize()))
+    throw UsageError("gather: {} outputs for {} ranks", outputs[0].size(), getSize());
+  const auto joined = listed ? std::make_shared<Joined>(outputs[0]) : nullptr;
+  const std::vector<size_t> counts = listed ? joined->counts(moving_factor_of(staged.dense()))
+                                            : std::vector<size_t>(static_cast<size_t>(getSize()), mine.count);
+  if (counts[static_cast<size_t>(getRank())] != mine.count)
+    throw UsageError("gather: rank {} gives {} elements, its output holds {}", getRank(), mine.count,
+                     counts[static_cast<size_t>(getRank())]);
+  return submit(
+      queue_, OpType::GATHER, listed ? outputs[0] : Tensors{},
+      [=](Engine& engine) {
+        const auto keep = staged;
+        const bool here = engine.me().rank == root;
+        engine.gather(mine.data, counts, mine.dtype, here ? joined->buffer().data_ptr() : nullptr, root);
+        if (here) joined->unpack();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                              const c10d::ScatterOptions& options) {
+  const at::Tensor& output = only(outputs, "scatter");
+  const Staged staged(output);
+  const Elements mine = for_moving(staged.dense());
+  const int root = static_cast<int>(options.rootRank);
+  const bool here = root == getRank();
+  if (here && (inputs.size() != 1 || inputs[0].size() != static_cast<size_t>(getSize())))
+    throw UsageError("scatter: {} inputs on the root for {} ranks", inputs.empty() ? 0 : inputs[0].size(), getSize());
+  if (here)
+    for (const at::Tensor& input : inputs[0]) check_same_size("scatter, an input", input, output);
+  const auto joined = here ? std::make_shared<Joined>(inputs[0]) : nullptr;
+  if (here) joined->pack();
+  const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count);
+  return submit(
+      queue_, OpType::SCATTER, outputs,
+      [=](Engine& engine) {
+        engine.scatter(joined ? joined->buffer().data_ptr() : nullptr, counts, mine.dtype, mine.data, root);
+        staged.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                     const c10d::ReduceScatterOptions& options) {
+  const at::Tensor& output = only(outputs, "reduce_scatter");
+  if (inputs.size() != 1 || inputs[0].size() != static_cast<size_t>(getSize()))
+    throw UsageError("reduce_scatter: {} inputs for {} ranks", inputs.empty() ? 0 : inputs[0].size(), getSize());
+  check_same_size("reduce_scatter, this rank's input", inputs[0][static_cast<size_t>(getRank())], output);
+  const Staged staged(output);
+  const Joined joined(inputs[0]);
+  joined.pack();
+  const ReduceOp op = to_engine(options.reduceOp);
+  const Elements all = for_reduction(joined.buffer(), op);
+  const std::vector<size_t> counts = joined.counts(reduction_factor_of(output));
+  return submit(
+      queue_, OpType::REDUCE_SCATTER, outputs,
+      [=](Engine& engine) {
+        const auto keep = joined;
+        engine.reduce_scatter(all.data, counts, all.dtype, op, staged.dense().data_ptr());
+        staged.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                           const c10d::ReduceScatterOptions& options) {
+  if (input.numel() != output.numel() * getSize() || output.scalar_type() != input.scalar_type())
+    throw UsageError("reduce_scatter: an input of {}[{}] for {} outputs of {}[{}]", c10::str(input.scalar_type()),
+                     input.numel(), getSize(), c10::str(output.scalar_type()), output.numel());
+  const Staged from(input);
+  const Staged to(output);
+  const ReduceOp op = to_engine(options.reduceOp);
+  const Elements all = for_reduction(from.dense(), op);
+  const std::vector<size_t> counts(static_cast<size_t>(getSize()), all.count / static_cast<size_t>(getSize()));
+  return submit(
+      queue_, OpType::_REDUCE_SCATTER_BASE, {output},
+      [=](Engine& engine) {
+        const auto keep = from;
+        engine.reduce_scatter(all.data, counts, all.dtype, op, to.dense().data_ptr());
+        to.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                               const c10d::AllToAllOptions& options) {
+  if (outputs.size() != static_cast<size_t>(getSize()) || inputs.size() != outputs.size())
+    throw UsageError("all_to_all: {} outputs and {} inputs for {} ranks", outputs.size(), inputs.size(), getSize());
+  const Joined from(inputs);
+  const Joined to(outputs);
+  check_same_size("all_to_all, what this rank sends itself", inputs[static_cast<size_t>(getRank())],
+                  outputs[static_cast<size_t>(getRank())]);
+  from.pack();
+  const Elements sent = for_moving(from.buffer());
+  const size_t factor = moving_factor_of(from.buffer());
+  return submit(
+      queue_, OpType::ALLTOALL, outputs,
+      [=](Engine& engine) {
+        engine.all_to_all(sent.data, from.counts(factor), sent.dtype, to.buffer().data_ptr(), to.counts(factor));
+        to.unpack();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                    std::vector<int64_t>& output_lengths,
+                                                    std::vector<int64_t>& input_lengths,
+                                                    const c10d::AllToAllOptions& options) {
+  if (output.scalar_type() != input.scalar_type())
+    throw UsageError("all_to_all: input of type {}, output of type {}", c10::str(input.scalar_type()),
+                     c10::str(output.scalar_type()));
+  const std::vector<size_t> sent = row_counts(input, input_lengths, getSize(), "input");
+  const std::vector<size_t> received = row_counts(output, output_lengths, getSize(), "output");
+  const Staged from(input);
+  const Staged to(output);
+  const Elements all = for_moving(from.dense());
+  return submit(
+      queue_, OpType::ALLTOALL_BASE, {output},
+      [=](Engine& engine) {
+        const auto keep = from;
+        engine.all_to_all(all.data, sent, all.dtype, to.dense().data_ptr(), received);
+        to.write_back();
+      },
+      options.asyncOp);
+}
+
+EngineBackend::WorkPtr EngineBackend::send(Tensors& tensors, int to, int /*tag*/) {
+  const Staged staged(only(tensors, "send"));
+  const Elements all = for_moving(staged.dense());
+  return submit(
+      channel(to, true), OpType::SEND, tensors,
+      [=](Engine& engine) {
+        const auto keep = staged;
+        engine.send(all.data, all.count, all.dtype, to);
+      },
+      true);
+}
+
+EngineBackend::WorkPtr EngineBackend::recv(Tensors& tensors, int from, int /*tag*/) {
+  const Staged staged(only(tensors, "recv"));
+  const Elements all = for_moving(staged.dense());
+  return submit(
+      channel(from, false), OpType::RECV, tensors,
+      [=](Engine& engine) {
+        engine.recv(all.data, all.count, all.dtype, from);
+        staged.write_back();
+      },
+      true);
+}
+
+void EngineBackend::run_now(const std::function<void(Engine&)>& task) {
+  queue_.run([&] { task(*engine_); });
+}
+
+void EngineBackend::send_now(const at::Tensor& tensor, int to) {
+  const Staged staged(tensor);
+  const Elements all = for_moving(staged.dense());
+  channel(to, true).run([&] { engine_->send(all.data, all.count, all.dtype, to); });
+}
+
+void EngineBackend::recv_now(const at::Tensor& tensor, int from) {
+  const at::NoGradGuard no_grad;
+  const Staged staged(tensor);
+  const Elements all = for_moving(staged.dense());
+  channel(from, false).run([&] {
+    engine_->recv(all.data, all.count, all.dtype, from);
+    staged.write_back();
+  });
+}
+
+EngineBackend::WorkPtr EngineBackend::barrier(const c10d::BarrierOptions& options) {
+  return submit(
+      queue_, OpType::BARRIER, {}, [](Engine& engine) { engine.barrier(); }, options.asyncOp);
+}
+
+}  // namespace trireme

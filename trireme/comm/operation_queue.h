@@ -1,0 +1,46 @@
+// The operations of one group, or of one direction between two ranks, one after the other in the order of the calls.
+//
+//   queue.post([] { … });      // later, on the queue's own thread
+//   queue.run([] { … });       // now, on the caller's thread if nothing is before it: no thread has to wake up
+//
+// Thread rule: all from any thread. The destructor runs what is left, so make it end soon before (Engine::abort).
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+namespace trireme {
+
+class OperationQueue {
+ public:
+  using Operation = std::function<void()>;
+
+  OperationQueue() = default;
+  ~OperationQueue();
+  OperationQueue(const OperationQueue&) = delete;
+  OperationQueue& operator=(const OperationQueue&) = delete;
+
+  /// `operation` must not throw.
+  void post(Operation operation);
+  /// Returns when `operation` has returned; what it throws is thrown here.
+  void run(const Operation& operation);
+  /// Nothing runs and nothing waits.
+  bool idle();
+
+ private:
+  void work();
+  bool take_turn_if_idle();
+  void end_turn();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Operation> waiting_;  // GUARDED_BY(mutex_)
+  bool busy_ = false;              // GUARDED_BY(mutex_): someone runs an operation
+  bool stop_ = false;              // GUARDED_BY(mutex_)
+  std::thread thread_;             // GUARDED_BY(mutex_): started by the first post()
+};
+
+}  // namespace trireme

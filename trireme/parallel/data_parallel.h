@@ -1,0 +1,115 @@
+// One model, many ranks: after backward() the gradients are the average over the group.
+//
+//   auto world = init_parallel_env();
+//   DataParallel model(Net(), world);                      // on world.device(), rank 0's weights everywhere
+//   torch::optim::Adam adam(model->parameters(), 1e-3);
+//   …
+//   auto loss = torch::cross_entropy(model(x), y);
+//   loss.backward();                                       // averaged, while it computes
+//   adam.step();
+//
+// model(x), model.forward(x) and anything called through model-> all give averaged gradients: what counts is
+// backward(). Training with R ranks and batches of B equals one process with batches of R*B.
+//
+// Requires: the same model on every rank, and as many averaged backwards (see join() for ranks that run out of data).
+// Parameters that get no gradient in the first backward stay out; if one changes its mind later, that is a UsageError
+// with its name on every rank, and find_unused_parameters = true is the cure.
+// When a rank fails, backward() throws on the others (see Group).
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "trireme/parallel/gradient_sync.h"
+#include "trireme/parallel/init.h"
+
+namespace trireme {
+
+/// While it lives, backward() leaves the gradients local; the next one after it averages the whole sum.
+///
+///   { auto local = model.no_sync(); loss1.backward(); }
+///   loss2.backward();
+class NoSync {
+ public:
+  explicit NoSync(std::shared_ptr<GradientSync> sync) : sync_(std::move(sync)), before_(sync_->enabled()) {
+    sync_->set_enabled(false);
+  }
+  ~NoSync() {
+    if (sync_) sync_->set_enabled(before_);
+  }
+  NoSync(NoSync&&) noexcept = default;
+  NoSync& operator=(NoSync&&) = delete;
+
+ private:
+  std::shared_ptr<GradientSync> sync_;
+  bool before_;
+};
+
+/// M is a module holder (as TORCH_MODULE makes them) or a std::shared_ptr of a module. Move-only.
+template <typename M>
+class DataParallel {
+ public:
+  /// Moves the module to world.device().
+  DataParallel(M module, const World& world, const DataParallelOptions& options = {}) : module_(std::move(module)) {
+    pointer()->to(world.device());
+    sync_ = std::make_shared<GradientSync>(pointer(), world, options);
+  }
+  /// Leaves it where it is.
+  DataParallel(M module, const Group& group, const DataParallelOptions& options = {})
+      : module_(std::move(module)), sync_(std::make_shared<GradientSync>(pointer(), group, options)) {}
+  DataParallel(DataParallel&&) noexcept = default;
+  DataParallel& operator=(DataParallel&&) noexcept = default;
+
+  template <typename... Args>
+  auto operator()(Args&&... args) {
+    return module_->forward(std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  auto forward(Args&&... args) {
+    return module_->forward(std::forward<Args>(args)...);
+  }
+
+  /// The model itself: parameters, layers, eval(), names without a prefix.
+  auto operator->() { return &*module_; }
+  M& module() { return module_; }
+
+  [[nodiscard]] NoSync no_sync() { return NoSync(sync_); }
+  /// Runs `train`. When it returns while other ranks go on, this rank answers their backwards with zeros (divided by
+  /// the whole number of ranks) until all have returned; then everyone gets the parameters of one that was last.
+  void join(const std::function<void()>& train) { sync_->join(train); }
+  /// Replaces the averaging; before the first backward.
+  void set_gradient_hook(GradientHook hook) { sync_->set_hook(std::move(hook)); }
+
+  /// Parameters and buffers by name.
+  torch::OrderedDict<std::string, torch::Tensor> state_dict() const {
+    torch::OrderedDict<std::string, torch::Tensor> state = pointer()->named_parameters();
+    for (const auto& buffer : pointer()->named_buffers()) state.insert(buffer.key(), buffer.value());
+    return state;
+  }
+
+  /// For code ported from Paddle 1.x; both do nothing, as in Paddle 2: backward() has done it all.
+  torch::Tensor scale_loss(const torch::Tensor& loss) const { return loss; }
+  void apply_collective_grads() const {}
+
+  const GradientSync& gradients() const { return *sync_; }
+
+ private:
+  std::shared_ptr<torch::nn::Module> pointer() const { return as_pointer(module_); }
+  template <typename Contained>
+  static std::shared_ptr<torch::nn::Module> as_pointer(const std::shared_ptr<Contained>& module) {
+    return module;
+  }
+  template <typename Holder>
+  static std::shared_ptr<torch::nn::Module> as_pointer(const Holder& holder) {
+    return holder.ptr();
+  }
+
+  M module_;
+  std::shared_ptr<GradientSync> sync_;
+};
+
+}  // namespace trireme

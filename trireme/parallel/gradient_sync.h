@@ -1,0 +1,65 @@
+// Keeps the gradients of a model equal on all ranks: the part of DataParallel that does not depend on the model's type.
+//
+// Words
+//   backward    one call of backward() that gives some of the model's parameters their gradients.
+//   learning    the first backward. It runs without overlap; at its end the ranks agree on which parameters get
+//               gradients and in which order, and buckets are made of them in that order.
+//   arming      telling c10d::Reducer that a backward has begun. libtorch has no forward hooks and the Reducer reduces
+//               only when armed, so the first gradient of each backward arms it: however the model was called, no
+//               backward passes by unaveraged.
+//   end         when the last gradient of a backward is there: the engine's own callback. What the Reducer has not
+//               finished by then can never be finished: a parameter that was in use has got no gradient.
+//
+// Everything that travels uses a group of its own, so that collectives of the user (or of SyncBatchNorm) inside a
+// backward cannot get between two buckets in different places on different ranks.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/comm/group.h"
+#include "trireme/parallel/gradient_hook.h"
+
+namespace trireme {
+
+struct DataParallelOptions {
+  int comm_buffer_size = 25;            ///< MB of gradients that travel together
+  int last_comm_buffer_size = 1;        ///< MB of the bucket that is full first: the model's last layers
+  bool find_unused_parameters = false;  ///< the set of parameters that get gradients may change from step to step
+  bool broadcast_buffers = true;        ///< after each averaged backward the buffers are rank 0's
+  bool static_graph = false;            ///< a parameter may get its gradient several times in one backward
+  GradientCompression gradient_compression = GradientCompression::none;
+  int powersgd_rank = 4;
+};
+
+/// Thread rule: one backward at a time.
+class GradientSync {
+ public:
+  /// Makes parameters and buffers rank 0's. UsageError on every rank when the models differ, with the first difference.
+  GradientSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options);
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
+  /// Backwards that begin while it is off leave the gradients local.
+  void set_enabled(bool enabled);
+  bool enabled() const;
+  /// Before the first backward.
+  void set_hook(GradientHook hook);
+  void join(const std::function<void()>& train);
+
+  /// After the first backward, else 0.
+  int bucket_count() const;
+  /// How many parameters the buckets hold.
+  int gradient_count() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,136 @@
+#include "trireme/parallel/init.h"
+
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <mutex>
+
+#include "trireme/comm/backends/gloo.h"
+#include "trireme/comm/backends/nccl.h"
+#include "trireme/comm/foreign_store.h"
+#include "trireme/comm/group_state.h"
+#include "trireme/core/env.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/net.h"
+#include "trireme/job/job.h"
+
+namespace trireme {
+
+struct World::State {
+  Job job;
+  c10::Device device = torch::kCPU;
+};
+
+namespace {
+
+std::mutex g_mutex;
+std::optional<World> g_world;  // GUARDED_BY(g_mutex)
+int g_worlds = 0;              // GUARDED_BY(g_mutex): how many this process has made
+
+bool is_mpi(const ParallelEnv& env) {
+  return env.launcher == "mpi" || env.launcher == "slurm";
+}
+
+// Asked before anything of CUDA is loaded, which takes a second.
+bool may_have_gpu(const ParallelEnv& env) {
+  return env.device_type != "cpu" && ::access("/dev/nvidiactl", F_OK) == 0;
+}
+
+c10::Device choose_device(const ParallelEnv& env) {
+  if (!may_have_gpu(env)) return torch::kCPU;
+  if (const auto problem = why_no_cuda()) {
+    if (env.device_type == "gpu")
+      throw UsageError("rank {} was given GPU {}, but: {}; to train on the CPU: trireme launch --devices cpu", env.rank,
+                       env.device_id, *problem);
+    log_warning("there is a GPU, but it is not used: {}", *problem);
+    return torch::kCPU;
+  }
+  const int count = static_cast<int>(torch::cuda::device_count());
+  if (env.device_id >= count && env.device_type == "gpu")
+    throw UsageError("rank {} was given GPU {}, but libtorch sees {}", env.rank, env.device_id, count);
+  const int index = env.device_id % count;
+  log_info("rank {}: {}", env.rank, describe_gpu(index));
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+// The address by which the other hosts know this one.
+std::string own_address(const ParallelEnv& env) {
+  if (!env.current_endpoint.empty()) return parse_endpoint(env.current_endpoint, "PADDLE_CURRENT_ENDPOINT").host;
+  if (env.node_count == 1) return "127.0.0.1";
+  return env.master ? source_ip_towards(env.master->host) : "";
+}
+
+ContextOptions context_options(const World::State& state, const InitOptions& options, int world_number) {
+  const ParallelEnv& env = state.job.env;
+  ContextOptions result;
+  result.world = env;
+  result.store = state.job.store;
+  result.prefix = fmt::format("comm/{}.{}/", env.restart_count, world_number);
+  result.address = own_address(env);
+  result.backend = options.backend.empty() ? env::get_nonempty("TRIREME_BACKEND").value_or("auto") : options.backend;
+  result.timeout = options.timeout.value_or(env.pg_timeout);
+  result.check = options.check.value_or(env::get("TRIREME_CHECK") == "1");
+  result.mpi = is_mpi(env);
+  if (state.device.is_cuda()) {
+    result.gpu_index = state.device.index();
+    result.gpu = gpu_identity(state.device.index());
+  }
+  return result;
+}
+
+void say_hello(const World& world, const ContextOptions& options) {
+  if (world.rank() != 0 || world.size() == 1) return;
+  const bool network = world.backend() == "gloo" || world.backend() == "hierarchical";
+  log_info("{} ranks, backend {}{}{}", world.size(), world.backend(),
+           network ? " over " + describe_gloo_interface(options.address) : "",
+           world.device().is_cuda() ? ", CUDA tensors by " + world.cuda_backend() : "");
+}
+
+World make_world(const InitOptions& options, int number) {
+  auto state = std::make_shared<World::State>();
+  state->job = connect_job({.strict = options.strict, .timeout_seconds = options.timeout_seconds});
+  if (!state->job.store && !is_mpi(state->job.env))
+    state->job.store = connect_foreign_store(state->job.env, std::chrono::seconds(options.timeout_seconds));
+  state->device = choose_device(state->job.env);
+  const ContextOptions context = context_options(*state, options, number);
+  World world(make_world_group(Context::meet(context)), state);
+  say_hello(world, context);
+  return world;
+}
+
+}  // namespace
+
+const ParallelEnv& World::env() const {
+  return state_->job.env;
+}
+std::shared_ptr<Store> World::store() const {
+  return state_->job.store;
+}
+c10::Device World::device() const {
+  return state_->device;
+}
+
+World init_parallel_env(const InitOptions& options) {
+  const std::lock_guard lock(g_mutex);
+  if (!g_world) g_world = make_world(options, g_worlds++);
+  return *g_world;
+}
+
+bool is_initialized() {
+  const std::lock_guard lock(g_mutex);
+  return g_world.has_value();
+}
+
+std::string get_backend(const Group& group) {
+  return group.state().cuda ? group.cuda_backend() : group.backend();
+}
+
+void destroy_parallel_env() {
+  std::optional<World> last;  // ends outside of the lock
+  const std::lock_guard lock(g_mutex);
+  last.swap(g_world);
+  forget_world_group();
+}
+
+}  // namespace trireme

@@ -1,0 +1,50 @@
+#include "trireme/parallel/same_model.h"
+
+#include <torch/torch.h>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+std::string describe(const char* kind, const std::string& name, const torch::Tensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : tensor.sizes()) sizes.push_back(std::to_string(size));
+  return fmt::format("{} {} {}[{}]{}", kind, name, c10::str(tensor.scalar_type()), join(sizes, ", "),
+                     tensor.requires_grad() ? "" : " without gradient");
+}
+
+// "" when they agree.
+std::string first_difference(const std::vector<std::string>& theirs, const std::vector<std::string>& mine, int rank) {
+  for (size_t i = 0; i < std::max(theirs.size(), mine.size()); ++i) {
+    const std::string at_root = i < theirs.size() ? theirs[i] : "nothing more";
+    const std::string here = i < mine.size() ? mine[i] : "nothing more";
+    if (at_root != here)
+      return fmt::format("tensor {} of {} is {} on rank 0 and {} on rank {} (which has {})", i, theirs.size(), at_root,
+                         here, rank, mine.size());
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> describe_model(const torch::nn::Module& module) {
+  std::vector<std::string> lines;
+  for (const auto& item : module.named_parameters()) lines.push_back(describe("parameter", item.key(), item.value()));
+  for (const auto& item : module.named_buffers()) lines.push_back(describe("buffer", item.key(), item.value()));
+  return lines;
+}
+
+void require_same_model(const torch::nn::Module& module, const Group& group) {
+  if (group.size() == 1) return;
+  const std::vector<std::string> mine = describe_model(module);
+  const std::vector<std::string> theirs = split(broadcast_object(join(mine, "\n"), 0, group), '\n');
+  for (const std::string& difference : all_gather_object(first_difference(theirs, mine, group.rank()), group))
+    if (!difference.empty())
+      throw UsageError("DataParallel: the ranks have different models: {}; build the same model on every rank",
+                       difference);
+}
+
+}  // namespace trireme

@@ -1,0 +1,19 @@
+// Whether all ranks have built the same model.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+#include "trireme/comm/group.h"
+
+namespace trireme {
+
+/// One line for each parameter and buffer: "parameter fc.weight float[10, 5]".
+std::vector<std::string> describe_model(const torch::nn::Module& module);
+
+/// Called by all members. UsageError on every one when a model differs from rank 0's, with the first difference.
+void require_same_model(const torch::nn::Module& module, const Group& group);
+
+}  // namespace trireme
