@@ -27,12 +27,17 @@ interop:  ## tests against the real PyTorch and PaddlePaddle (6 GB, fetched once
 	cmake --build --preset release
 	ctest --preset interop
 
-demo: build  ## see it run: two processes on this machine
-	build/bin/trireme launch -n 2 --tee all /bin/sh -c 'echo rank $$RANK of $$WORLD_SIZE'
+demo:  ## see it learn: Fashion-MNIST on two processes and on one
+	@setup/setup.sh build
+	@mkdir -p build && cmake --preset release >build/configure.log || { cat build/configure.log; false; }
+	@cmake --build build --target trireme_products example_mnist
+	@setup/demo.sh build/bin
 
 bench: build  ## side by side with the peers
 	setup/setup.sh interop
+	cmake --build build --target trireme_benches
 	bench/launch/launch_bench.py --write
+	bench/allreduce/allreduce_bench.py --write
 
 install: build  ## install below PREFIX (and DESTDIR)
 	cmake --install build --prefix $(PREFIX)

@@ -7,12 +7,15 @@
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
+#include "trireme/core/plugin.h"
 #include "trireme/core/version.h"
+#include "trireme/engine/mpi.h"
 #include "trireme/launch/launcher.h"
 #include "trireme/launch/machine/cpu_probe.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/options/options.h"
+#include "trireme/shm/reduce.h"
 
 namespace trireme::cli {
 namespace {
@@ -61,6 +64,17 @@ void check_shared_memory() {
        fmt::format("/dev/shm has {:.1f} GiB free{}", free, free >= kEnough ? "" : "; in Docker use --shm-size=8g"));
 }
 
+// What will move the tensors of a job. Absent ones are no problem: they have libraries of their own.
+void check_backends() {
+  line(true, fmt::format("backend shm: between ranks of this machine ({})", shm::reduce_instruction_set()));
+  line(true, "backend gloo: between machines, inside libtorch");
+  const auto no_mpi = why_no_mpi();
+  line(true, no_mpi ? fmt::format("no backend mpi: {}", *no_mpi) : std::string("backend mpi: under mpirun and srun"));
+  const auto nccl = Plugin::locate("libtrireme_cuda.so");
+  line(true, nccl ? fmt::format("backend nccl: {}", *nccl)
+                  : std::string("no backend nccl: libtrireme_cuda.so is built where libtorch comes with CUDA"));
+}
+
 void check_limits() {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
@@ -88,6 +102,7 @@ int check_machine() {
   check_gpus();
   check_network();
   check_shared_memory();
+  check_backends();
   check_limits();
   check_token();
   return g_problem ? 1 : 0;

@@ -1,10 +1,10 @@
 // Data-parallel training from inside a program: spawn() in its four uses.
 //
 //   $ build/bin/example_spawn 3
-//   rank 0: step 0 loss 1.402
-//   rank 1: step 0 loss 1.402
-//   rank 0: step 1 loss 1.104
-//   rank 1: step 1 loss 1.104
+//   rank 0: step 0 loss 2.446
+//   rank 1: step 0 loss 0.967
+//   rank 0: step 1 loss 2.307
+//   rank 1: step 1 loss 0.935
 //
 // The number chooses the use: 1 a function alone, 2 with arguments, 3 on two processes, 4 on two GPUs by number.
 #include <trireme/trireme.h>
@@ -22,9 +22,9 @@ TORCH_MODULE(LinearNet);
 
 void train(bool print_loss) {
   World world = init_parallel_env();
+  torch::manual_seed(world.rank());
   DataParallel model(LinearNet(), world);
   torch::optim::Adam adam(model->parameters(), 1e-2);
-  torch::manual_seed(world.rank());
   const torch::Tensor inputs = torch::randn({10, 10}).to(world.device());
   const torch::Tensor labels = torch::randn({10, 1}).to(world.device());
   for (int step = 0; step < 2; ++step) {

@@ -1,8 +1,11 @@
 // The multilayer perceptron on Fashion-MNIST: 784-512-ReLU-Dropout-10, Adam, batches of 32 a process.
 //
 //   $ trireme launch -n 2 build/bin/example_mnist --epochs 5
-//   epoch 1/5: loss 0.7891, accuracy 0.7130, test accuracy 0.7840, 1.2 s
-//   …
+//   epoch 1/5: loss 0.9061, accuracy 0.6888, test accuracy 0.7520, 2.9 s
+//   epoch 2/5: loss 0.5826, accuracy 0.7906, test accuracy 0.8060, 2.2 s
+//   epoch 3/5: loss 0.5212, accuracy 0.8168, test accuracy 0.8200, 2.3 s
+//   epoch 4/5: loss 0.4618, accuracy 0.8438, test accuracy 0.8320, 4.1 s
+//   epoch 5/5: loss 0.4329, accuracy 0.8524, test accuracy 0.8190, 2.7 s
 //
 // --batch N: another batch size a process. --progress: a line that grows within an epoch, for a terminal.
 //
@@ -10,8 +13,9 @@
 // Loader.
 #include <trireme/trireme.h>
 
-#include <cstdlib>
 #include <iostream>
+
+#include "terminal.h"
 
 using namespace trireme;
 
@@ -34,20 +38,6 @@ struct Score {
   double accuracy() const { return (sums[0] / sums[1]).item<double>(); }
   double loss() const { return (sums[2] / sums[1]).item<double>(); }
 };
-
-// The number after the word, or `otherwise`; of a word alone: 1.
-int option(int argc, char** argv, const std::string& word, int otherwise) {
-  for (int i = 1; i < argc; ++i)
-    if (argv[i] == word) return i + 1 < argc && argv[i + 1][0] != '-' ? std::atoi(argv[i + 1]) : 1;
-  return otherwise;
-}
-
-void show_progress(int epoch, int64_t step, int64_t steps) {
-  if (step * 20 / steps == (step - 1) * 20 / steps) return;  // twenty times an epoch
-  std::cout << fmt::format("epoch {} {:3}% {:.<20}\r", epoch, step * 100 / steps,
-                           std::string(static_cast<size_t>(step * 20 / steps), '#'))
-            << std::flush;
-}
 
 int main(int argc, char** argv) try {
   const int epochs = option(argc, argv, "--epochs", 5);

@@ -3,6 +3,7 @@
 #
 #   setup/demo.sh [FOLDER OF THE PROGRAMS, by default build/bin]
 set -euo pipefail
+export LC_ALL=C  # numbers with a point
 
 bin=${1:-build/bin}
 logs=${TMPDIR:-/tmp}/trireme-demo.$$
@@ -30,9 +31,16 @@ train() {
   accuracy=$(sed -n 's/.*test accuracy \([0-9.]*\).*/\1/p' "$logs/$1/workerlog.0" | tail -n 1)
 }
 
+# data::FashionMnist takes the same: Debian's package has all images, Trireme brings a part of them along.
+images="5,000 images" expected=0.80
+if [ -n "${TRIREME_DATA_DIR:-}" ]; then
+  images="the images in $TRIREME_DATA_DIR"
+elif [ -d /usr/share/datasets/fashion-mnist ]; then
+  images="60,000 images" expected=0.86
+fi
 cat <<END
-Clothes in ten classes (Fashion-MNIST), a perceptron 784-512-10, Adam, $epochs epochs. Every process
-computes on the CPU with one thread, so that two of them are compared with one on equal terms.
+Clothes in ten classes (Fashion-MNIST, $images), a perceptron 784-512-10, Adam, $epochs epochs.
+Every process computes on the CPU with one thread, so that two are compared with one on equal terms.
 
 Two processes, batches of 32 each:
 END
@@ -41,16 +49,21 @@ two=$seconds two_accuracy=$accuracy
 printf '\nThe same job on one process, batches of 64:\n'
 train 1 64
 
-awk "BEGIN { printf \"\n2 processes: %.1f s, test accuracy %.3f\n1 process:   %.1f s, test accuracy %.3f\n%.1f times as fast, from command to exit\n\",
-     $two, $two_accuracy, $seconds, $accuracy, $seconds / $two }"
-[ "$(nproc)" -gt 1 ] || echo "(This machine has one core, which the two processes shared.)"
-awk "BEGIN { exit !($two_accuracy >= 0.80) }" ||
-  { echo "demo: a test accuracy of $two_accuracy is less than the 0.80 that this network reaches; please report it" >&2; exit 1; }
+printf '\n2 processes: %.1f s, test accuracy %.3f\n1 process:   %.1f s, test accuracy %.3f\n' \
+  "$two" "$two_accuracy" "$seconds" "$accuracy"
+awk "BEGIN { printf \"%.1f times as fast, from command to exit\n\", $seconds / $two }"
+if [ "$(nproc)" -lt 2 ]; then
+  echo "(This machine has one core, which the two processes shared.)"
+elif awk "BEGIN { exit !($seconds / $two < 1.2) }"; then
+  echo "(Less than two cores should give. Are other programs using them? uptime says: $(uptime | sed 's/.*load/load/'))"
+fi
+awk "BEGIN { exit !($two_accuracy >= $expected) }" ||
+  { echo "demo: test accuracy $two_accuracy, but this network reaches $expected; please report it" >&2; exit 1; }
 
 cat <<END
 
 What to try next:
-  $bin/trireme launch -n 4 $bin/example_mnist                               more processes
-  $bin/trireme launch -n 2 --wrap '1:timeout -s KILL 2' $bin/example_mnist  rank 1 dies after 2 s: who, why, what next
-  $bin/trireme doctor                                                       what this machine offers
+  $bin/trireme launch -n 4 $bin/example_mnist      # more processes
+  $bin/trireme doctor                              # what this machine offers
+  $bin/trireme launch -n 2 --wrap '1:timeout -s KILL 2' $bin/example_mnist      # rank 1 is killed: who, why, what next
 END

@@ -9,9 +9,11 @@ import pages
 from trireme_test import TRIREME, Case, main
 
 BUILD = Path(TRIREME).resolve().parents[1]
+PATIENCE = 300  # a program with <torch/torch.h> takes half a minute to compile, on a busy machine several times that
 HOST, FOLDER = "node1", "/home/you/job"  # what the pages call the machine and the folder
 # What differs from run to run, and what stands for it when pages and runs are compared.
-VARYING = ((r"\b\d+\.\d+ s\b", "# s"), (r"\bpid \d+", "pid #"), (r"127\.0\.0\.1:\d{5}", "127.0.0.1:#"),
+VARYING = ((r"\b\d+\.\d+ s\b", "# s"), (r"after \d+ ms\b", "after # ms"), (r"\b(pid|process) \d+", r"\1 #"),
+           (r"127\.0\.0\.1:\d{5}", "127.0.0.1:#"),
            (r'"(pid|seconds)": [\d.e+-]+', r'"\1": #'), (r"\d{4}-\d\d-\d\dT[\d:.]+Z", "#"))
 
 
@@ -59,7 +61,7 @@ class PageCase(Case):
 
     def run_block(self, place, block):
         script = f"set -euo pipefail\n{block.text}"
-        result = self.start_command(["bash", "-c", script], env=self.page_environment, cwd=self.work).wait(60)
+        result = self.start_command(["bash", "-c", script], env=self.page_environment, cwd=self.work).wait(PATIENCE)
         expected = re.fullmatch(r"(?:exit (\d+))?", block.argument)
         self.assertTrue(expected, f"{place}: run: {block.argument}?")
         self.assertEqual(result.code, int(expected[1] or 0), f"{place}{result}")
@@ -98,12 +100,34 @@ class Errors(PageCase):
         self.walk("docs/errors.md")
 
 
+class DataParallel(PageCase):
+    def test_data_parallel(self):
+        self.walk("docs/data_parallel.md")
+
+
+class Collectives(PageCase):
+    def test_collectives(self):
+        self.walk("docs/collectives.md")
+
+
+class Data(PageCase):
+    def test_data(self):
+        self.walk("docs/data.md")
+
+
 class EveryPage(Case):
     def test_no_page_is_forgotten(self):
         """A page with something to run has its class above."""
         tested = re.findall(r'self\.walk\("(.*?)"\)', Path(__file__).read_text())
         marked = [pages.name_of(path) for path in pages.all_pages() if pages.marked_blocks(path.read_text())]
         self.assertEqual(sorted(tested), sorted(marked))
+
+    def test_few_programs_need_libtorch(self):
+        """Each costs half a minute; most pages do with <trireme/job/job.h> and the like, or with a fragment."""
+        programs = [f"{pages.name_of(path)}: {block.argument}" for path in pages.all_pages()
+                    for block in pages.marked_blocks(path.read_text())
+                    if block.kind == "file" and re.search(r"#include <(trireme/trireme\.h|torch/)", block.text)]
+        self.assertLessEqual(len(programs), 3, programs)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,14 @@ check() {  # PREFIX TARGET
   "$1/bin/trireme" --help >/dev/null
 }
 
+# Trains on two processes by the installed launcher. TRIREME_DATA_DIR: with the images that came along.
+by_training() {  # PREFIX
+  [ -x "$1-cmake/train" ] || return 0
+  TRIREME_DATA_DIR=$1/share/trireme "$1/bin/trireme" launch -n 2 --log_dir "$scratch/train-log" "$1-cmake/train"
+}
+
 DESTDIR='' cmake --install "$build" --prefix "$scratch/installed" >/dev/null
 check "$scratch/installed" all
+by_training "$scratch/installed"
 mv "$scratch/installed" "$scratch/moved"
 check "$scratch/moved" downstream

@@ -35,18 +35,22 @@ std::vector<std::string> folders() {
 
 }  // namespace
 
-Plugin Plugin::open(const std::string& file) {
-  Plugin plugin;
+std::optional<std::string> Plugin::locate(const std::string& file) {
   for (const std::string& folder : folders()) {
     const fs::path path = fs::path(folder) / file;
-    std::error_code ignored;
-    if (!fs::exists(path, ignored)) continue;
-    plugin.handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!plugin.handle_) plugin.problem_ = fmt::format("cannot load {}: {}", path.string(), ::dlerror());
-    return plugin;
+    std::error_code unreadable;
+    if (fs::exists(path, unreadable)) return path.string();
   }
-  plugin.handle_ = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!plugin.handle_) plugin.problem_ = fmt::format("there is no {} in {}", file, join(folders(), ", "));
+  return std::nullopt;
+}
+
+Plugin Plugin::open(const std::string& file) {
+  Plugin plugin;
+  const auto path = locate(file);
+  plugin.handle_ = ::dlopen(path.value_or(file).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!plugin.handle_)
+    plugin.problem_ = path ? fmt::format("cannot load {}: {}", *path, ::dlerror())
+                           : fmt::format("there is no {} in {}", file, join(folders(), ", "));
   return plugin;
 }
 

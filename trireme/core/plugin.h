@@ -5,6 +5,7 @@
 //   auto* entry = mpi.function<decltype(trireme_mpi_plugin)>("trireme_mpi_plugin");
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace trireme {
@@ -15,6 +16,8 @@ class Plugin {
   /// Looks in TRIREME_PLUGIN_DIR alone when that is set; else in ../lib and in the program's own folder, seen from the
   /// program, then where Trireme was built or installed, then where the system looks.
   static Plugin open(const std::string& file);
+  /// Where it lies in these folders; it is not loaded, and may lie where the system looks even so.
+  static std::optional<std::string> locate(const std::string& file);
 
   explicit operator bool() const { return handle_ != nullptr; }
   /// Why it is absent, and what to do: the places looked in, or what the system said.

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""all_reduce between two processes of this machine: Trireme beside libtorch's Gloo.
+
+    bench/allreduce/allreduce_bench.py [--write]
+
+Runs `trireme launch -n 2 allreduce_bench` and prints its Markdown table; --write also puts it between the marks
+<!-- bench:allreduce --> and <!-- /bench:allreduce --> of docs/benchmarks.md, and the gain at 25 MB into README.md.
+Exit 1 when a result was wrong or a promise is not kept.
+"""
+
+import argparse
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from report import ROOT, built, replace, run, signed, trireme, write_table  # noqa: E402
+
+BIG, LEAST_GAIN = 25 << 20, 5.0  # at 25 MB at least five times as fast as Gloo
+SMALL, MOST_MICROSECONDS = 1 << 10, 20.0
+ROW = re.compile(r"^\| (\d+) \| ([\d.]+) \| ([\d.]+) \| [\d.]+ \| [\d.]+ \| (\d+), (\d+) \|$", re.M)
+
+
+def rows(text):
+    """{bytes: (Gloo's microseconds, ours, wrong elements of both)}"""
+    return {int(size): (float(gloo), float(ours), int(a) + int(b)) for size, gloo, ours, a, b in ROW.findall(text)}
+
+
+def broken_promises(found):
+    for size, (gloo, ours, wrong) in found.items():
+        if wrong:
+            yield f"{size} bytes: {wrong} wrong elements"
+        if ours > gloo:
+            yield f"{size} bytes: {ours} us, slower than Gloo's {gloo} us"
+    gloo, ours, _ = found[BIG]
+    if gloo / ours < LEAST_GAIN:
+        yield f"{BIG} bytes: {gloo / ours:.1f} times as fast as Gloo; the promise is {LEAST_GAIN:.0f}"
+    if found[SMALL][1] > MOST_MICROSECONDS:
+        yield f"{SMALL} bytes: {found[SMALL][1]} us; the promise is {MOST_MICROSECONDS:.0f} us"
+
+
+def write_pages(found, text):
+    write_table("allreduce", text)
+    gloo, ours, _ = found[BIG]
+    place = "[beside Gloo](docs/benchmarks.md#all_reduce): "
+    replace(ROOT / "README.md", re.escape(place) + r"[^)]*\)", f"{place}{gloo / ours:.1f} times as fast)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="update docs/benchmarks.md and README.md")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="trireme-bench-") as scratch:
+        out = run([trireme(), "launch", "-n", 2, built("allreduce_bench")], scratch, timeout=600)
+    text = signed(out.strip(), "bench/allreduce/allreduce_bench.py")
+    print(text)
+    found = rows(out)
+    if BIG not in found or SMALL not in found:
+        sys.exit(f"no rows of {BIG} and {SMALL} bytes in the table above")
+    if options.write:
+        write_pages(found, text)
+    broken = list(broken_promises(found))
+    if broken:
+        sys.exit("\n".join(broken))
+
+
+if __name__ == "__main__":
+    main()
