@@ -16,6 +16,11 @@ enum class Mode { sync, async };
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
+// NCCL gives no work for a synchronous operation: it is in the current stream already.
+void finish(const WorkPtr& work) {
+  if (work) work->wait();
+}
+
 c10d::ReduceOp to_c10d(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
@@ -158,75 +163,75 @@ size_t sum(const std::vector<size_t>& lengths) {
 }  // namespace
 
 void all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& group) {
-  start_all_reduce(tensor, op, group, Mode::sync)->wait();
+  finish(start_all_reduce(tensor, op, group, Mode::sync));
 }
 Work all_reduce_async(const torch::Tensor& tensor, ReduceOp op, const Group& group) {
   return make_work(start_all_reduce(tensor, op, group, Mode::async));
 }
 
 void reduce(const torch::Tensor& tensor, int root, ReduceOp op, const Group& group) {
-  start_reduce(tensor, root, op, group, Mode::sync)->wait();
+  finish(start_reduce(tensor, root, op, group, Mode::sync));
 }
 Work reduce_async(const torch::Tensor& tensor, int root, ReduceOp op, const Group& group) {
   return make_work(start_reduce(tensor, root, op, group, Mode::async));
 }
 
 void broadcast(const torch::Tensor& tensor, int root, const Group& group) {
-  start_broadcast(tensor, root, group, Mode::sync)->wait();
+  finish(start_broadcast(tensor, root, group, Mode::sync));
 }
 Work broadcast_async(const torch::Tensor& tensor, int root, const Group& group) {
   return make_work(start_broadcast(tensor, root, group, Mode::async));
 }
 
 void all_gather(Tensors& outputs, const torch::Tensor& input, const Group& group) {
-  start_all_gather(outputs, input, group, Mode::sync)->wait();
+  finish(start_all_gather(outputs, input, group, Mode::sync));
 }
 Work all_gather_async(Tensors& outputs, const torch::Tensor& input, const Group& group) {
   return make_work(start_all_gather(outputs, input, group, Mode::async));
 }
 void all_gather(const torch::Tensor& output, const torch::Tensor& input, const Group& group) {
-  start_all_gather(output, input, group, Mode::sync)->wait();
+  finish(start_all_gather(output, input, group, Mode::sync));
 }
 Work all_gather_async(const torch::Tensor& output, const torch::Tensor& input, const Group& group) {
   return make_work(start_all_gather(output, input, group, Mode::async));
 }
 
 void gather(Tensors& outputs, const torch::Tensor& input, int root, const Group& group) {
-  start_gather(outputs, input, root, group, Mode::sync)->wait();
+  finish(start_gather(outputs, input, root, group, Mode::sync));
 }
 Work gather_async(Tensors& outputs, const torch::Tensor& input, int root, const Group& group) {
   return make_work(start_gather(outputs, input, root, group, Mode::async));
 }
 
 void scatter(const torch::Tensor& output, const Tensors& inputs, int root, const Group& group) {
-  start_scatter(output, inputs, root, group, Mode::sync)->wait();
+  finish(start_scatter(output, inputs, root, group, Mode::sync));
 }
 Work scatter_async(const torch::Tensor& output, const Tensors& inputs, int root, const Group& group) {
   return make_work(start_scatter(output, inputs, root, group, Mode::async));
 }
 
 void reduce_scatter(const torch::Tensor& output, const Tensors& inputs, ReduceOp op, const Group& group) {
-  start_reduce_scatter(output, inputs, op, group, Mode::sync)->wait();
+  finish(start_reduce_scatter(output, inputs, op, group, Mode::sync));
 }
 Work reduce_scatter_async(const torch::Tensor& output, const Tensors& inputs, ReduceOp op, const Group& group) {
   return make_work(start_reduce_scatter(output, inputs, op, group, Mode::async));
 }
 void reduce_scatter(const torch::Tensor& output, const torch::Tensor& input, ReduceOp op, const Group& group) {
-  start_reduce_scatter(output, input, op, group, Mode::sync)->wait();
+  finish(start_reduce_scatter(output, input, op, group, Mode::sync));
 }
 Work reduce_scatter_async(const torch::Tensor& output, const torch::Tensor& input, ReduceOp op, const Group& group) {
   return make_work(start_reduce_scatter(output, input, op, group, Mode::async));
 }
 
 void all_to_all(Tensors& outputs, const Tensors& inputs, const Group& group) {
-  start_all_to_all(outputs, inputs, group, Mode::sync)->wait();
+  finish(start_all_to_all(outputs, inputs, group, Mode::sync));
 }
 Work all_to_all_async(Tensors& outputs, const Tensors& inputs, const Group& group) {
   return make_work(start_all_to_all(outputs, inputs, group, Mode::async));
 }
 void all_to_all(const torch::Tensor& output, const torch::Tensor& input, const std::vector<int64_t>& output_lengths,
                 const std::vector<int64_t>& input_lengths, const Group& group) {
-  start_all_to_all(output, input, output_lengths, input_lengths, group, Mode::sync)->wait();
+  finish(start_all_to_all(output, input, output_lengths, input_lengths, group, Mode::sync));
 }
 Work all_to_all_async(const torch::Tensor& output, const torch::Tensor& input,
                       const std::vector<int64_t>& output_lengths, const std::vector<int64_t>& input_lengths,
@@ -235,7 +240,7 @@ Work all_to_all_async(const torch::Tensor& output, const torch::Tensor& input,
 }
 
 void barrier(const Group& group) {
-  start_barrier(group, Mode::sync)->wait();
+  finish(start_barrier(group, Mode::sync));
 }
 Work barrier_async(const Group& group) {
   return make_work(start_barrier(group, Mode::async));

@@ -8,7 +8,8 @@
 // Every operation has a form that returns when it is done and one, ending in _async, that returns a Work. Tensors may
 // be empty, of any layout and larger than any buffer; CPU and CUDA. Reductions: float, double, half, bfloat16,
 // integers, bool, complex (sum and avg); avg needs a floating type. Half and bfloat16 are added in float and rounded
-// once, by the shm backend. Data movements: any type. `root`, `to` and `from` are ranks of the group.
+// once, by the shm backend. Data movements: any type. `root`, `to` and `from` are ranks of the group. A tensor takes
+// part in one operation at a time.
 //
 // Errors: UsageError for arguments that cannot be; for ranks that disagree see Group. With TRIREME_CHECK=1 every
 // backend compares the ranks' calls before each operation (shm always does).

@@ -21,7 +21,7 @@ Card card_of(const std::string& boot_id) {
 }
 
 TEST(Card, SurvivesTheStore) {
-  Card card = card_of("a boot");
+  Card card = card_of("a-boot");
   card.gpu = "GPU-1234";
   card.beacon = {"fd77::1", 4711};
   const Card copy = decode_card(encode(card));

@@ -186,6 +186,15 @@ void EngineBackend::shutdown() {
   abort();
 }
 
+// An operation that was given up may still be under way inside Gloo, which has only the tensors' addresses. A group
+// fails once, so this is little.
+void EngineBackend::keep_for_ever(const Task& task) {
+  static auto* const kept = new std::vector<Task>;
+  static auto* const mutex = new std::mutex;
+  const std::lock_guard lock(*mutex);
+  kept->push_back(task);
+}
+
 EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type, const Tensors& results, Task task,
                                              bool async) {
   auto work = c10::make_intrusive<EngineWork>(getRank(), type, results);
@@ -194,6 +203,7 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
       const at::NoGradGuard no_grad;
       task(*engine_);
     } catch (...) {
+      keep_for_ever(task);
       work->end(std::current_exception());
       return;
     }

@@ -60,6 +60,7 @@ class EngineBackend final : public c10d::Backend {
  private:
   using Task = std::function<void(Engine&)>;
   WorkPtr submit(OperationQueue& queue, c10d::OpType type, const Tensors& results, Task task, bool async);
+  static void keep_for_ever(const Task& task);
   OperationQueue& channel(int peer, bool outgoing);
 
   std::unique_ptr<Engine> engine_;

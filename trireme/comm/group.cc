@@ -80,6 +80,15 @@ std::vector<int> world_ranks(const std::vector<int>& of_group, const std::vector
 
 }  // namespace
 
+Group::State::~State() {
+  if (!cuda) return;
+  try {
+    cuda->shutdown();
+  } catch (const std::exception& error) {
+    log_warning("the nccl group {} did not end in order: {}", name, error.what());
+  }
+}
+
 c10d::Backend& Group::State::backend_for(const c10::Device& device) const {
   if (device.is_cuda() && cuda) return *cuda;
   if (device.is_cuda() || device.is_cpu()) return *cpu;

@@ -18,6 +18,11 @@ struct Group::State {
   c10::intrusive_ptr<EngineBackend> cpu;
   c10::intrusive_ptr<c10d::Backend> cuda;  // null: CUDA tensors are staged through the CPU
 
+  State() = default;
+  ~State();  // ends NCCL in order; it warns when it is just dropped
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
   c10d::Backend& backend_for(const c10::Device& device) const;
 };
 

@@ -70,8 +70,9 @@ class Translator {
 }  // namespace
 
 std::string in_group_numbers(std::string_view text, const std::vector<int>& members) {
-  const size_t end = std::min(text.find(kWholeGroup), text.size());
-  return Translator(text.substr(0, end), members).run() + std::string(text.substr(end));
+  const size_t mark = text.find(kWholeGroup);
+  if (mark == std::string_view::npos) return Translator(text, members).run();
+  return Translator(text.substr(0, mark), members).run() + std::string(text.substr(mark + kWholeGroup.size()));
 }
 
 std::string name_ranks(const std::vector<int>& ranks) {

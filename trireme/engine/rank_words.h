@@ -9,7 +9,8 @@
 
 namespace trireme {
 
-/// Marks the rest of a text as speaking of the whole group already: in_group_numbers() leaves it as it is.
+/// Marks the rest of a text as speaking of the whole group already: in_group_numbers() leaves it as it is, and takes
+/// the mark away.
 inline constexpr std::string_view kWholeGroup = "[whole group] ";
 
 /// Rank k of the part is rank members[k] of the group. Numbers that are none of the part's ranks stay.

@@ -21,8 +21,7 @@ TEST(RankWords, OtherNumbersStay) {
 }
 
 TEST(RankWords, WhatSpeaksOfTheWholeGroupStays) {
-  EXPECT_EQ(in_group_numbers("rank 1 aborted: [whole group] rank 1 died", kMembers),
-            "rank 5 aborted: [whole group] rank 1 died");
+  EXPECT_EQ(in_group_numbers("rank 1 aborted: [whole group] rank 1 died", kMembers), "rank 5 aborted: rank 1 died");
 }
 
 TEST(RankWords, Names) {

@@ -17,6 +17,7 @@
 #include "trireme/comm/c10d_store.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 
 namespace trireme {
 namespace {
@@ -98,6 +99,7 @@ class GlooEngine final : public Engine {
  public:
   GlooEngine(const std::shared_ptr<Store>& store, const GlooOptions& options)
       : options_(options),
+        store_(store),
         notice_(store, options.prefix + "aborted", [this](const std::string& reason) { end(reason); }) {
     auto gloo = Pg::Options::create(options.timeout);
     gloo->threads = 1;  // operations come one at a time
@@ -110,7 +112,10 @@ class GlooEngine final : public Engine {
 
   // Gloo's threads may still wait for a rank that never comes; ending the group would wait for them.
   ~GlooEngine() override {
-    if (aborted_) static_cast<void>(group_.release());
+    if (aborted_)
+      static_cast<void>(group_.release());
+    else
+      say_goodbye();
   }
 
   const char* name() const override { return "gloo"; }
@@ -218,6 +223,8 @@ class GlooEngine final : public Engine {
 
  private:
   static constexpr int kTag = 1;
+  static constexpr Millis kLastMoment{2000};
+  static constexpr Millis kPause{20};
   using Header = std::array<int64_t, 2>;  // elements, type: sent before each message, so that a wrong size is an error
 
   // Equal parts, as long as the longest.
@@ -358,8 +365,45 @@ class GlooEngine final : public Engine {
     }
   }
 
+  // To a rank that still waits for this one, the end of a connection says less.
+  void say_goodbye() noexcept {
+    try {
+      store_->set(left_key(me().rank), "");
+    } catch (const std::exception&) {  // the job may be over
+    }
+  }
+  std::string left_key(int rank) const { return fmt::format("{}left/{}", options_.prefix, rank); }
+  std::string find_leavers() noexcept {
+    std::vector<std::string> leavers;
+    try {
+      for (int rank = 0; rank < me().size; ++rank)
+        if (store_->try_get(left_key(rank))) leavers.push_back(fmt::format("rank {} left the group", rank));
+    } catch (const std::exception&) {
+    }
+    return join(leavers, ", ");
+  }
+  std::string find_culprit() {
+    const std::string dead = options_.blame ? options_.blame() : "";
+    return dead.empty() ? find_leavers() : dead;
+  }
+  // A connection that ended means that someone is going, or gone. The kernel takes a dead process's connections away in
+  // any order, so its beacon may answer a moment longer than Gloo's.
+  std::string await_culprit() {
+    const Deadline deadline = Deadline::in(kLastMoment);
+    std::string who = find_culprit();
+    std::unique_lock lock(mutex_);
+    while (who.empty() && !deadline.passed() && !ended_.wait_for(lock, kPause, [&] { return aborted_.load(); })) {
+      lock.unlock();
+      who = find_culprit();
+      lock.lock();
+    }
+    return who;
+  }
+
   [[noreturn]] void fail(const char* what, const std::string& reason) {
-    const std::string who = options_.blame ? options_.blame() : "";
+    const bool timed_out = reason.find("imed out") != std::string::npos;
+    const std::string who = timed_out ? find_culprit() : await_culprit();
+    if (who.empty()) stop_if_aborted(what);  // another rank knows more
     const std::string first_line = reason.substr(0, reason.find('\n'));
     const std::string text =
         fmt::format("{} by gloo failed: {}{}", what,
@@ -372,6 +416,7 @@ class GlooEngine final : public Engine {
   }
 
   const GlooOptions options_;
+  const std::shared_ptr<Store> store_;
   c10::intrusive_ptr<Pg> group_;
   std::mutex mutex_;
   std::condition_variable ended_;
