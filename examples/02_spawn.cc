@@ -1,10 +1,10 @@
 // Data-parallel training from inside a program: spawn() in its four uses.
 //
 //   $ build/bin/example_spawn 3
-//   rank 0: step 0 loss 2.446
-//   rank 1: step 0 loss 0.967
-//   rank 0: step 1 loss 2.307
-//   rank 1: step 1 loss 0.935
+//   rank 0: step 0 loss 0.562
+//   rank 1: step 0 loss 2.322
+//   rank 0: step 1 loss 0.520
+//   rank 1: step 1 loss 2.145
 //
 // The number chooses the use: 1 a function alone, 2 with arguments, 3 on two processes, 4 on two GPUs by number.
 #include <trireme/trireme.h>

@@ -28,9 +28,13 @@ c10::intrusive_ptr<c10d::Backend> make_cuda_backend(const Context& context, cons
     gpus.insert(state.ranks.size() == 1 ? options.gpu : context.cards()[static_cast<size_t>(rank)].gpu);
   if (gpus.contains("")) return nullptr;
   if (gpus.size() < state.ranks.size()) {
+    static std::once_flag said;
     if (state.rank == 0)
-      log_warning("{} ranks share {} GPU{}: nccl cannot, so CUDA tensors are staged through the CPU (slow; for tests)",
-                  state.ranks.size(), gpus.size(), gpus.size() == 1 ? "" : "s");
+      std::call_once(said, [&] {
+        log_warning(
+            "{} ranks share {} GPU{}: nccl cannot, so CUDA tensors are staged through the CPU (slow; for tests)",
+            state.ranks.size(), gpus.size(), gpus.size() == 1 ? "" : "s");
+      });
     return nullptr;
   }
   return make_nccl_backend({.store = options.store,

@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -117,6 +118,14 @@ void at_end_of_backward(std::function<void()> f) {
     t_outer->push_back(std::move(f));
   else
     queue_in_engine(std::move(f));
+}
+
+bool backward_has_checkpoints() {
+  if (t_outer) return true;
+  const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
+  return std::any_of(nodes->begin(), nodes->end(), [](const torch::autograd::Node* node) {
+    return dynamic_cast<const torch::autograd::CppNode<Checkpoint>*>(node) != nullptr;
+  });
 }
 
 }  // namespace trireme

@@ -20,4 +20,8 @@ torch::Tensor checkpoint(const std::function<torch::Tensor(torch::Tensor)>& f, c
 /// of its own to the engine: then it is the outer one that counts. For the library itself.
 void at_end_of_backward(std::function<void()> f);
 
+/// Whether the backward under way is one of a checkpoint or will come to one: then its graph does not show all that it
+/// will reach. For the library itself.
+bool backward_has_checkpoints();
+
 }  // namespace trireme

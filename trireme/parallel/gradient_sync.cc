@@ -19,6 +19,7 @@
 #include "trireme/core/text.h"
 #include "trireme/parallel/checkpoint.h"
 #include "trireme/parallel/same_model.h"
+#include "trireme/parallel/sync_batch_norm.h"
 
 namespace trireme {
 namespace {
@@ -116,10 +117,10 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
         options_(checked(options)),
         hook_(hook_of(options)) {
     require_same_model(*module_, group_);
-    copy_state_from(0);
     parameters_ = trainable_parameters(*module_);
     if (parameters_.empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
+    copy_state_from(0);
     seen_.resize(parameters_.size());
   }
 
@@ -155,6 +156,9 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
   void join(const std::function<void()>& train) {
     if (group_.size() == 1) return train();
     if (options_.static_graph) throw UsageError("join() and static_graph = true do not go together; drop one of them");
+    if (has_sync_batch_norm(*module_))
+      throw UsageError(
+          "join() and SyncBatchNorm do not go together: a rank without data has no part in the statistics");
     joining_ = true;
     try {
       train();
@@ -186,6 +190,10 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
       if (!enabled_) return;
       begin_backward();
     }
+    if (parameters_[index].tensor.grad().requires_grad())
+      fail(
+          "backward(create_graph = true): averaged gradients have no graph; use torch::autograd::grad() for a gradient "
+          "that goes into the loss, or no_sync()");
     if (learned_ && place_[index] < 0 && !options_.find_unused_parameters) {
       fail(
           fmt::format("parameter {} gets a gradient now but got none in the first backward; if the model uses other "
@@ -209,7 +217,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     active_ = joining_ ? exchange_activity(true) : everyone(group_);
     if (!reducer_) return;
     note_missing_gradients();
-    reducer_->arm(options_.find_unused_parameters ? not_in_this_graph() : std::vector<size_t>());
+    unused_is_told_ = options_.find_unused_parameters && !backward_has_checkpoints();
+    reducer_->arm(unused_is_told_ ? not_in_this_graph() : std::vector<size_t>());
   }
 
   // Held by the callback at the end of the backward. When it goes while the backward is still open, an exception has
@@ -244,6 +253,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
       reducer_->delay_all_reduce();
     } else if (!options_.find_unused_parameters) {
       complain_about_missing();
+    } else if (!unused_is_told_) {
+      tell_unused();
     }
     torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this(), token = failure_token()] {
       const torch::NoGradGuard quiet;
@@ -402,7 +413,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     for (const torch::Tensor& tensor : tensors_in_use()) bytes += static_cast<int64_t>(tensor.nbytes());
     log_info("data parallel: {} gradient tensors ({:.1f} MB) fused into {} bucket{}, averaged over {} ranks by {}",
              in_use_.size(), static_cast<double>(bytes) / 1e6, buckets_.size(), buckets_.size() == 1 ? "" : "s",
-             group_.size(), group_.backend());
+             group_.size(), parameters_[0].tensor.is_cuda() ? group_.cuda_backend() : group_.backend());
   }
 
   // --- unused parameters
@@ -415,6 +426,12 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     for (size_t place = 0; place < in_use_.size(); ++place)
       if (!nodes->contains(parameters_[in_use_[place]].accumulator.get())) places.push_back(place);
     return places;
+  }
+
+  // Later than by arm(): when the graph has not shown what will be reached.
+  void tell_unused() {
+    for (size_t place = 0; place < in_use_.size(); ++place)
+      if (seen_[in_use_[place]] == 0) reducer_->autograd_hook(place);
   }
 
   // The Reducer gives an average of zeros to a parameter that no rank has used. An optimizer would take that for a
@@ -495,6 +512,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
   std::vector<int64_t> order_;         // in which they have come
   std::vector<int> active_;            // who takes part
   int last_active_ = 0;                // the first of those who took part in the last backward
+  bool unused_is_told_ = false;        // the Reducer knows what this backward will not reach
   std::vector<bool> had_no_gradient_;  // when this backward began
 
   bool learned_ = false;

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <mutex>
 
 #include "trireme/comm/backends/gloo.h"
@@ -41,8 +42,9 @@ c10::Device choose_device(const ParallelEnv& env) {
   if (!may_have_gpu(env)) return torch::kCPU;
   if (const auto problem = why_no_cuda()) {
     if (env.device_type == "gpu")
-      throw UsageError("rank {} was given GPU {}, but: {}; to train on the CPU: trireme launch --devices cpu", env.rank,
-                       env.device_id, *problem);
+      throw UsageError(
+          "rank {} was given GPU {}, but: {}; to train on the CPU: CUDA_VISIBLE_DEVICES=-1 trireme launch …", env.rank,
+          env.device_id, *problem);
     log_warning("there is a GPU, but it is not used: {}", *problem);
     return torch::kCPU;
   }
@@ -113,7 +115,12 @@ c10::Device World::device() const {
 
 World init_parallel_env(const InitOptions& options) {
   const std::lock_guard lock(g_mutex);
-  if (!g_world) g_world = make_world(options, g_worlds++);
+  if (!g_world) {
+    g_world = make_world(options, g_worlds++);
+    // Before the libraries that the groups use, which were loaded earlier.
+    static const int registered = std::atexit(destroy_parallel_env);
+    static_cast<void>(registered);
+  }
   return *g_world;
 }
 

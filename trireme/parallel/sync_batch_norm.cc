@@ -8,6 +8,7 @@
 #include <torch/library.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <mutex>
 #include <unordered_map>
 
@@ -117,8 +118,12 @@ struct GroupHolder : torch::CustomClassHolder {
 
 class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
  public:
-  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& input, const torch::Tensor& weight,
-                               const torch::Tensor& bias, const Arguments& arguments) {
+  // Optional, not undefined: Function takes the latter for tensors that have a device.
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& input,
+                               const std::optional<torch::Tensor>& optional_weight,
+                               const std::optional<torch::Tensor>& optional_bias, const Arguments& arguments) {
+    const torch::Tensor weight = optional_weight.value_or(torch::Tensor());
+    const torch::Tensor bias = optional_bias.value_or(torch::Tensor());
     const torch::Tensor x = input.to(c10::promoteTypes(input.scalar_type(), torch::kFloat));  // half as float
     const Statistics joined = joined_statistics(x, arguments.group);
     update_running(arguments, joined);
@@ -164,7 +169,7 @@ torch::Tensor batch_norm(const torch::Tensor& input, const std::optional<torch::
   if (!training || group.size() < 2)
     return at::native::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, epsilon,
                                   cudnn_enabled);
-  return SyncBatchNorm::apply(input, weight.value_or(torch::Tensor()), bias.value_or(torch::Tensor()),
+  return SyncBatchNorm::apply(input, weight, bias,
                               Arguments{running_mean.value_or(torch::Tensor()), running_var.value_or(torch::Tensor()),
                                         momentum, epsilon, group});
 }
@@ -208,6 +213,13 @@ int convert_sync_batch_norm(torch::nn::Module& module, const Group& group) {
              mark<torch::nn::BatchNorm3dImpl>(child, item.key(), group);
   }
   return count;
+}
+
+bool has_sync_batch_norm(const torch::nn::Module& module) {
+  const std::vector<torch::Tensor> parameters = module.parameters(), buffers = module.buffers();
+  const auto marked = [](const torch::Tensor& tensor) { return marks().find(tensor).is_member(); };
+  return std::any_of(parameters.begin(), parameters.end(), marked) ||
+         std::any_of(buffers.begin(), buffers.end(), marked);
 }
 
 }  // namespace trireme

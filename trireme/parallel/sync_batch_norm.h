@@ -20,4 +20,7 @@ namespace trireme {
 /// weight nor running statistics, by which it could be known again. Batches may differ in size between ranks.
 int convert_sync_batch_norm(torch::nn::Module& module, const Group& group = Group::world());
 
+/// Whether a layer inside is marked.
+bool has_sync_batch_norm(const torch::nn::Module& module);
+
 }  // namespace trireme

@@ -1,0 +1,45 @@
+"""Data parallelism on two machines: shared memory inside, the network between."""
+
+from machines import MachineCase, main
+from parallel_test import CASES, PROGRAM, SECONDS, RanksCase
+
+from examples_test import comparable, here, shown
+
+
+class Machines(MachineCase, RanksCase):
+    env = {"PADDLE_PG_TIMEOUT": "60000", "OMP_NUM_THREADS": "1"}
+
+    def run_everywhere(self, ranks, cases):
+        options = ["--ips", self.ips, "-n", ranks, "--tee", "all"]
+        return self.launch_everywhere(*options, PROGRAM, *cases, env=self.env, timeout=SECONDS)
+
+    def test_example(self):
+        command, output = shown("06_two_machines")
+        words = here(command)
+        self.assertEqual(words[1:4], ["launch", "--ips", self.ips], "the example's addresses are those of the test")
+        first, second = self.launch_everywhere(*words[2:], env=self.env, timeout=SECONDS)
+        self.assert_ends(first, 0), self.assert_ends(second, 0)
+        self.assertEqual(first.out.splitlines(), output, first)
+        self.assertEqual(second.out, "", second)
+
+    def test_hierarchical(self):
+        cases = [name for name in CASES if name != "resnet50_buckets"]
+        first, second = self.run_everywhere(2, cases)
+        self.assert_all_ok(first, cases), self.assert_ends(second, 0)
+        self.assert_says(first, "4 ranks, backend hierarchical")
+
+    def test_gloo(self):
+        cases = ["plain_libtorch_program", "equality", "used_then_unused", "join", "batch_norm_training"]
+        first, second = self.run_everywhere(1, cases)
+        self.assert_all_ok(first, cases), self.assert_ends(second, 0)
+        self.assert_says(first, "2 ranks, backend gloo")
+
+    def test_a_killed_rank_is_named(self):
+        first, second = self.run_everywhere(2, ["killed_later"])
+        self.assertNotIn(0, [first.code, second.code], first)
+        for rank, result in ((0, first), (1, first), (2, second)):
+            self.assert_says(result, rf"rank {rank} goes on: PeerError.*rank 3\b")
+
+
+if __name__ == "__main__":
+    main()

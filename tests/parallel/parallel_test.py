@@ -1,0 +1,111 @@
+"""Ranks that train together and compare themselves with one process. The cases are in *_cases.cc.
+
+By hand: trireme launch -n 2 build/bin/parallel_ranks equality
+"""
+
+import os
+import re
+from pathlib import Path
+
+from trireme_test import SANITIZED, TRIREME, Case, main
+
+BIN = Path(TRIREME).parent
+PROGRAM = BIN / "parallel_ranks"
+CASES = sum(
+    (
+        re.findall(r'\{"(\w+)", \w+\}', path.read_text())
+        for path in Path(__file__).parent.glob("*_cases.cc")
+        if path.name != "last_cases.cc"
+    ),
+    [],
+)
+BREAK_A_GROUP = {
+    "create_graph",
+    "hook_that_throws",
+    "join_with_an_exception",
+    "newly_used",
+    "shared_checkpoint",
+    "shared_checkpoint_later",
+    "unused_everywhere",
+    "used_then_unused",
+}
+SECONDS = 600 if SANITIZED else 150
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
+
+
+class RanksCase(Case):
+    def run_ranks(self, ranks, *cases, backend="auto"):
+        env = {"TRIREME_BACKEND": backend, "PADDLE_PG_TIMEOUT": "60000", "OMP_NUM_THREADS": "1"}
+        return self.launch("-n", ranks, "--tee", "all", PROGRAM, *cases, env=env, timeout=SECONDS)
+
+    def assert_all_ok(self, result, cases=None):
+        self.assert_ends(result, 0)
+        self.assertEqual(sorted(re.findall(r"^ok (\w+)", result.out, re.M)), sorted(cases or CASES), result)
+
+
+class Shm(RanksCase):
+    def test_alone(self):
+        self.assert_all_ok(self.run_ranks(1))
+
+    def test_two(self):
+        self.assert_all_ok(self.run_ranks(2, backend="shm"))
+
+    def test_four(self):
+        self.assert_all_ok(self.run_ranks(4, *self.without("resnet50_buckets")), self.without("resnet50_buckets"))
+
+    def test_three_join(self):
+        self.assert_all_ok(self.run_ranks(3, "join"), ["join"])
+
+    def test_start_up_line(self):
+        result = self.run_ranks(2, "resnet50_buckets")
+        self.assert_says(result, r"161 gradient tensors \(102\.2 MB\) fused into 5 buckets, averaged over 2 ranks by")
+
+    @staticmethod
+    def without(*names):
+        return [name for name in CASES if name not in names]
+
+
+class Gloo(RanksCase):
+    def test_two(self):
+        self.assert_all_ok(self.run_ranks(2, backend="gloo"))
+
+
+class Mpi(RanksCase):
+    def test_two(self):
+        """An MPI library is of no more use after one failure, so the cases that break a group are left out."""
+        cases = [name for name in CASES if name not in BREAK_A_GROUP]
+        result = self.start_command(["mpirun", "-n", "2", PROGRAM, *cases], env=MPI).wait(SECONDS)
+        self.assert_all_ok(result, cases)
+
+
+class LastCase(RanksCase):
+    backend = "shm"
+
+    def test_an_exception_in_backward(self):
+        for case in ("thrown_in_the_first_backward", "thrown_later"):
+            result = self.run_ranks(2, case, backend=self.backend)
+            self.assert_all_ok(result, [case])
+            self.assert_within(30, result)
+
+    def test_a_killed_rank_is_named(self):
+        for case in ("killed_in_the_first_backward", "killed_later"):
+            result = self.run_ranks(3, case, backend=self.backend)
+            self.assertNotEqual(result.code, 0, result)
+            self.assert_within(30, result)
+            self.assert_silent_on(result, "FAILED killed")
+            self.assert_says(result, r"rank 0 goes on: PeerError.*rank 2\b", r"rank 1 goes on: PeerError.*rank 2\b")
+
+    def test_a_new_world(self):
+        self.assert_all_ok(self.run_ranks(2, "again", backend=self.backend), ["again"])
+
+
+class LastShm(LastCase):
+    backend = "shm"
+
+
+class LastGloo(LastCase):
+    backend = "gloo"
+
+
+if __name__ == "__main__":
+    main()
