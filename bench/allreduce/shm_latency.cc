@@ -105,7 +105,7 @@ int main(int argc, char** argv) {
   try {
     using trireme::shm::argument;
     const auto ranks = static_cast<int>(argument(argc, argv, 1, 2));
-    const auto piece = static_cast<size_t>(argument(argc, argv, 2, 512)) << 10;
+    const auto piece = static_cast<size_t>(argument(argc, argv, 2, 256)) << 10;
     return trireme::shm::run(ranks, piece);
   } catch (const trireme::Error& error) {
     fmt::print(stderr, "shm_latency: {}\n", error.what());

@@ -31,7 +31,7 @@ void AbortNotice::give(std::string_view reason) noexcept {
   }
 }
 
-std::string AbortNotice::look() noexcept {
+std::string AbortNotice::given() noexcept {
   try {
     return store_->try_get(key_).value_or("");
   } catch (const std::exception&) {
@@ -49,7 +49,7 @@ void AbortNotice::watch() {
     ended_before = ended;
     if (!stuck) continue;
     lock.unlock();
-    if (const std::string reason = look(); !reason.empty()) return handler_(reason);
+    if (const std::string reason = given(); !reason.empty()) return handler_(reason);
     lock.lock();
   }
 }

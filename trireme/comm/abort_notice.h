@@ -47,10 +47,11 @@ class AbortNotice {
 
   /// A lost store is no error here: then the others have lost it too.
   void give(std::string_view reason) noexcept;
+  /// The first reason that someone has given; "" when there is none.
+  std::string given() noexcept;
 
  private:
   void watch();
-  std::string look() noexcept;
 
   const std::shared_ptr<Store> store_;
   const std::string key_;

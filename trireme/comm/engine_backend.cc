@@ -173,9 +173,7 @@ EngineBackend::EngineBackend(std::unique_ptr<Engine> engine)
 EngineBackend::~EngineBackend() {
   // A program that ends in the middle of an operation must not wait for the others. An idle group just ends: the
   // others may still be reading what this rank gave them last.
-  bool idle = queue_.idle();
-  for (const auto& [peer, queue] : channels_) idle = idle && queue->idle();
-  if (!idle) abort();
+  if (under_way_ != 0) abort();
 }
 
 void EngineBackend::abort() {
@@ -204,11 +202,14 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
       task(*engine_);
     } catch (...) {
       keep_for_ever(task);
+      --under_way_;
       work->end(std::current_exception());
       return;
     }
+    --under_way_;  // before anyone learns of the end, who may then destroy the group
     work->end(nullptr);
   };
+  ++under_way_;
   if (async)
     queue.post(run);
   else

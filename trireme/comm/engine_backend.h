@@ -9,6 +9,7 @@
 // CUDA tensors are staged through the CPU.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,6 +65,7 @@ class EngineBackend final : public c10d::Backend {
   OperationQueue& channel(int peer, bool outgoing);
 
   std::unique_ptr<Engine> engine_;
+  std::atomic<int> under_way_ = 0;  // operations submitted and not ended
   std::mutex mutex_;
   std::map<std::pair<int, bool>, std::unique_ptr<OperationQueue>> channels_;  // GUARDED_BY(mutex_)
   OperationQueue queue_;

@@ -53,11 +53,6 @@ bool OperationQueue::take_turn_if_idle() {
   return true;
 }
 
-bool OperationQueue::idle() {
-  const std::lock_guard lock(mutex_);
-  return !busy_ && waiting_.empty();
-}
-
 void OperationQueue::end_turn() {
   {
     const std::lock_guard lock(mutex_);

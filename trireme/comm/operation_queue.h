@@ -27,8 +27,6 @@ class OperationQueue {
   void post(Operation operation);
   /// Returns when `operation` has returned; what it throws is thrown here.
   void run(const Operation& operation);
-  /// Nothing runs and nothing waits.
-  bool idle();
 
  private:
   void work();

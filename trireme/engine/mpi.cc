@@ -16,7 +16,8 @@ Loaded load() {
   const Plugin library = Plugin::open(kMpiPluginFile);
   if (!library) return {nullptr, fmt::format("{}; {}", library.problem(), TRIREME_MPI_ADVICE)};
   const auto entry = library.function<decltype(trireme_mpi_plugin)>(kMpiPluginEntry);
-  if (!entry) return {nullptr, fmt::format("{} is no plugin of Trireme: it has no {}", kMpiPluginFile, kMpiPluginEntry)};
+  if (!entry)
+    return {nullptr, fmt::format("{} is no plugin of Trireme: it has no {}", kMpiPluginFile, kMpiPluginEntry)};
   const MpiPlugin* plugin = entry();
   if (std::string_view(plugin->version) != kVersion)
     return {nullptr, fmt::format("{} is of Trireme {}, this program of {}; install both from one build", kMpiPluginFile,

@@ -40,6 +40,8 @@
 namespace trireme::shm {
 namespace {
 
+// A longer tensor leaves the caches anyway: lines that are overwritten need not be fetched first.
+constexpr size_t kCached = size_t{4} << 20;
 constexpr size_t kShort = size_t{64} << 10;  // what may be read from the others in one go
 constexpr int kEveryone = -1;                // who collects, in the place of a root
 
@@ -108,7 +110,9 @@ class LongReduce {
     const Range piece = piece_of(elements_, piece_, index);
     for (int rank = 0; rank < me_.size; ++rank) {
       const Range theirs = slice(piece, rank);
-      if (rank != me_.rank) copy_bytes(at(piece.begin + theirs.begin), exchange_.out_of(rank), theirs.size() * width_);
+      if (rank == me_.rank) continue;
+      const auto copy = elements_ * width_ > kCached ? stream_copy : copy_bytes;
+      copy(at(piece.begin + theirs.begin), exchange_.out_of(rank), theirs.size() * width_);
     }
   }
 

@@ -36,7 +36,7 @@ class Group {
   struct Options {
     std::string name;  ///< the same on every rank, and new in the store
     RankInfo me{};
-    size_t piece_bytes = size_t{512} << 10;              ///< of each buffer's `in` area; rounded up to 64 a rank
+    size_t piece_bytes = size_t{256} << 10;              ///< of each buffer's `in` area; rounded up to 64 a rank
     Clock::duration timeout = std::chrono::minutes(30);  ///< for one operation
     FileKinds files = kAllFileKinds;                     ///< what the memory may be, in order of preference
   };

@@ -1,7 +1,7 @@
 // The one thread of TcpStoreServer: accepts, reads, answers, and shows the door. Internal.
 //
-// Three helpers do the thinking: Gatekeeper judges newcomers, StoreEngine answers requests, Connection holds bytes. This
-// file only moves messages between them and the sockets, and keeps the limits and deadlines.
+// Three helpers do the thinking: Gatekeeper judges newcomers, StoreEngine answers requests, Connection holds bytes.
+// This file only moves messages between them and the sockets, and keeps the limits and deadlines.
 #pragma once
 
 #include <poll.h>

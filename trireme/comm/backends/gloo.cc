@@ -403,7 +403,9 @@ class GlooEngine final : public Engine {
   [[noreturn]] void fail(const char* what, const std::string& reason) {
     const bool timed_out = reason.find("imed out") != std::string::npos;
     const std::string who = timed_out ? find_culprit() : await_culprit();
-    if (who.empty()) stop_if_aborted(what);  // another rank knows more
+    // The first who gave up knows most: the others see only that he has gone too.
+    if (const std::string told = notice_.given(); !told.empty()) end(told);
+    stop_if_aborted(what);
     const std::string first_line = reason.substr(0, reason.find('\n'));
     const std::string text =
         fmt::format("{} by gloo failed: {}{}", what,
