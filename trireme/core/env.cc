@@ -51,10 +51,6 @@ const std::vector<Variable>& variables() {
       {"TRIREME_CHECK", Use::program,
        "1: every backend compares the ranks' calls before each collective, so that a disagreement is an error that "
        "names both sides instead of a hang (shared memory always does)."},
-      {"GLOO_SOCKET_IFNAME", Use::program,
-       "The network interface that Gloo uses; by default the one of this node's "
-       "address."},
-      {"NCCL_SOCKET_IFNAME", Use::program, "As GLOO_SOCKET_IFNAME, when that is not set; NCCL reads it too."},
       {"TRIREME_STRICT", Use::program,
        "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},
       {"TRIREME_PLUGIN_DIR", Use::program,

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -176,7 +177,7 @@ class Player {
     Bytes all(data.size() * ranks_);
     engine_.all_gather(data.data(), sizes, DType::u8, all.data());
     for (size_t k = 0; k < ranks_; ++k)
-      EXPECT_EQ(std::memcmp(all.data() + k * data.size(), data.data(), data.size()), 0)
+      EXPECT_TRUE(std::equal(data.begin(), data.end(), all.begin() + static_cast<ptrdiff_t>(k * data.size())))
           << what() << " differs from " << k;
   }
   void reduce() {

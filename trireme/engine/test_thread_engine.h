@@ -123,8 +123,8 @@ class ThreadEngine : public Engine {
   void all_gather(const void* input, Counts counts, DType dtype, void* output) override {
     const auto& all = group_->meet(rank_, {bytes(input), {}});
     auto* to = static_cast<std::byte*>(output);
-    for (size_t k = 0; k < counts.size(); to += counts[k++] * size_of(dtype))
-      if (output != nullptr) copy(to, all[k].input, counts[k] * size_of(dtype));
+    for (size_t k = 0; k < counts.size() && output != nullptr; to += counts[k++] * size_of(dtype))
+      copy(to, all[k].input, counts[k] * size_of(dtype));
     group_->leave(rank_);
   }
   void gather(const void* input, Counts counts, DType dtype, void* output, int root) override {
