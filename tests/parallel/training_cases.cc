@@ -15,8 +15,8 @@ constexpr int kBatch = 16;
 // 3.3 MB of parameters: two convolutions and four linear layers.
 struct ConvNet : torch::nn::Module {
   torch::Tensor forward(torch::Tensor x) {
-    x = torch::relu(conv2(torch::relu(conv1(x)))).flatten(1);
-    return fc4(torch::relu(fc3(torch::relu(fc2(torch::relu(fc1(x)))))));
+    x = torch::tanh(conv2(torch::tanh(conv1(x)))).flatten(1);
+    return fc4(torch::tanh(fc3(torch::tanh(fc2(torch::tanh(fc1(x)))))));
   }
   torch::nn::Conv2d conv1 = register_module("conv1", torch::nn::Conv2d(1, 4, 3));
   torch::nn::Conv2d conv2 = register_module("conv2", torch::nn::Conv2d(4, 4, 3));
@@ -89,13 +89,12 @@ Distances train_together(const World& world, torch::ScalarType type, const std::
   return {distance(*net, *joined.net), distance(*in_parts.net, *joined.net)};
 }
 
-// Adam divides by the size of the gradients, so that it makes much of a difference in the last bits of a small one.
-// There, ranks may be as far from the joined batch as one process is that adds up in parts.
+// With tanh, not relu: at a kink the last bit of a sum decides which way a unit goes, and Adam, which divides by the
+// size of the gradients, makes much of it. One process that adds up in parts is as far from the joined batch.
 void equality(const World& world) {
   for (const auto& [name, make] : optimizers()) {
     const auto [ours, parts] = train_together(world, torch::kFloat, name, make);
-    const double limit = name == "adam" ? std::max(1e-5, 2 * parts) : 1e-5;
-    require(ours <= limit, fmt::format("{}: {} away from the joined batch, {} in parts", name, ours, parts));
+    require(ours <= 1e-5, fmt::format("{}: {} away from the joined batch, {} in parts", name, ours, parts));
     if (world.rank() == 0) std::cout << fmt::format("{}: {:.1e} away, {:.1e} in parts", name, ours, parts) << std::endl;
   }
 }

@@ -51,6 +51,9 @@ const std::vector<Variable>& variables() {
       {"TRIREME_CHECK", Use::program,
        "1: every backend compares the ranks' calls before each collective, so that a disagreement is an error that "
        "names both sides instead of a hang (shared memory always does)."},
+      {"TRIREME_SHARED_TENSORS", Use::program,
+       "0: large CPU tensors stay in memory of their own, as libtorch allocates it, instead of where the other ranks of "
+       "the host can read them in place; all_reduce then copies them through buffers."},
       {"TRIREME_STRICT", Use::program,
        "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},
       {"TRIREME_PLUGIN_DIR", Use::program,

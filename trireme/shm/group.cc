@@ -87,8 +87,8 @@ std::unique_ptr<Group> Group::join(Store& store, const Options& options, Deadlin
   const auto segment = meet(store, prefix, options.me, shape, options.files, deadline);
   record_processes(*segment, ranks);
   const int spins = spin_budget(options.me.size, processors_of(ranks));
-  auto group =
-      std::make_unique<Group>(segment, options.me, Exchange::Options{.timeout = options.timeout, .spins = spins});
+  auto group = std::make_unique<Group>(
+      segment, options.me, Exchange::Options{.timeout = options.timeout, .spins = spins, .arenas = open_arenas(ranks)});
   group->channels_ = std::make_unique<Channels>(
       Channels::Options{.store = store,
                         .prefix = prefix,

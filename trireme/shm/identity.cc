@@ -12,6 +12,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
+#include "trireme/shm/arena.h"
 
 namespace trireme::shm {
 namespace {
@@ -58,7 +59,12 @@ std::bitset<1024> unpack(std::string_view hex) {
 ProcessIdentity this_process() {
   const auto start = start_time_of(::getpid());
   if (!start) throw SystemError(errno, "cannot read /proc/{}/stat: is /proc mounted?", ::getpid());
-  return {this_host(), ::getpid(), *start, allowed_cpus()};
+  ProcessIdentity me{this_host(), ::getpid(), *start, allowed_cpus()};
+  if (const Arena* arena = Arena::of_process()) {
+    me.arena_fd = arena->fd();
+    me.arena_bytes = arena->capacity();
+  }
+  return me;
 }
 
 std::optional<std::string> difference(const HostIdentity& a, const HostIdentity& b) {
@@ -71,20 +77,23 @@ std::optional<std::string> difference(const HostIdentity& a, const HostIdentity&
 }
 
 std::string encode(const ProcessIdentity& identity) {
-  return fmt::format("{} {} {} {} {} {}", identity.host.boot_id, identity.host.ipc_namespace,
-                     identity.host.pid_namespace, identity.pid, identity.start_time, pack(identity.cpus));
+  return fmt::format("{} {} {} {} {} {} {} {}", identity.host.boot_id, identity.host.ipc_namespace,
+                     identity.host.pid_namespace, identity.pid, identity.start_time, pack(identity.cpus),
+                     identity.arena_fd, identity.arena_bytes);
 }
 
 ProcessIdentity decode_identity(std::string_view text) {
   const auto words = split(text, ' ');
-  const auto number = [&](size_t i) { return i < words.size() ? parse_int(words[i], 0, INT64_MAX) : std::nullopt; };
-  const auto ipc = number(1), pids = number(2), pid = number(3), start = number(4);
-  if (words.size() != 6 || !ipc || !pids || !pid || !start)
+  const auto number = [&](size_t i) { return i < words.size() ? parse_int(words[i], -1, INT64_MAX) : std::nullopt; };
+  const auto ipc = number(1), pids = number(2), pid = number(3), start = number(4), fd = number(6), bytes = number(7);
+  if (words.size() != 8 || !ipc || !pids || !pid || !start || !fd || !bytes)
     throw PeerError("a rank's identity reads '{}': another version of Trireme?", printable(text));
   return {{words[0], static_cast<uint64_t>(*ipc), static_cast<uint64_t>(*pids)},
           static_cast<pid_t>(*pid),
           static_cast<uint64_t>(*start),
-          unpack(words[5])};
+          unpack(words[5]),
+          static_cast<int>(*fd),
+          static_cast<size_t>(*bytes)};
 }
 
 std::vector<ProcessIdentity> exchange_identities(Store& store, const std::string& prefix, RankInfo me,

@@ -35,6 +35,8 @@ struct ProcessIdentity {
   pid_t pid = 0;
   uint64_t start_time = 0;  ///< tells a process from a later one with the same number
   std::bitset<1024> cpus;   ///< the processors it may run on
+  int arena_fd = -1;        ///< of its Arena (arena.h), if it has one
+  size_t arena_bytes = 0;   ///< 0: it has none
   bool operator==(const ProcessIdentity&) const = default;
 };
 
