@@ -4,6 +4,7 @@
 //
 // WHAT is a collective, repeated until it fails (the message is printed; "running" before it), or `check N`: N rounds
 // of all of them with results checked, "checked" at the end.
+#include <algorithm>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -35,6 +36,16 @@ void pass_on(Group& group, const std::vector<float>& out, std::vector<float>& in
   if (group.rank() != 0) group.send(out.data(), out.size(), DType::f32, next);
 }
 
+// Where the others read it in place, results included.
+void call_in_arena(Group& group) {
+  constexpr size_t kCount = 300000;
+  static auto* const data = static_cast<int32_t*>(Arena::of_process()->allocate(kCount * sizeof(int32_t)));
+  std::fill_n(data, kCount, group.rank());
+  group.all_reduce(data, kCount, DType::i32, ReduceOp::sum);
+  const int sum = group.size() * (group.size() - 1) / 2;
+  if (std::count(data, data + kCount, sum) != kCount) throw UsageError("a wrong sum");
+}
+
 // Several pieces long, so that most of the time is spent inside.
 void call(Group& group, const std::string& what) {
   constexpr size_t kCount = 50000;
@@ -42,6 +53,7 @@ void call(Group& group, const std::string& what) {
   std::vector<float> data(kCount * ranks), other(kCount * ranks);
   if (what == "barrier") group.barrier();
   if (what == "all_reduce") group.all_reduce(data.data(), data.size(), DType::f32, ReduceOp::sum);
+  if (what == "all_reduce_in_arena") call_in_arena(group);
   if (what == "small_all_reduce") group.all_reduce(data.data(), 8, DType::f32, ReduceOp::sum);
   if (what == "broadcast") group.broadcast(data.data(), data.size(), DType::f32, 0);
   if (what == "all_gather") group.all_gather(data.data(), kCount, DType::f32, other.data());
@@ -89,6 +101,7 @@ int run(const std::vector<std::string>& arguments) {
   options.piece_bytes = 4096;
   options.timeout = Millis(number(arguments.at(5)));
   options.files = {arguments.at(6) == "named" ? FileKind::named : FileKind::anonymous};
+  Arena::make_for_process({.capacity = size_t{64} << 20, .keep = size_t{8} << 20});
   const auto group = Group::join(*store, options, Deadline::in(30s));
   const std::string& what = arguments.at(7);
   if (what == "check")

@@ -15,6 +15,7 @@
 
 #include "trireme/comm/abort_notice.h"
 #include "trireme/comm/c10d_store.h"
+#include "trireme/core/broken_pipe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
@@ -101,6 +102,7 @@ class GlooEngine final : public Engine {
       : options_(options),
         store_(store),
         notice_(store, options.prefix + "aborted", [this](const std::string& reason) { end(reason); }) {
+    const NoBrokenPipe for_its_threads;
     auto gloo = Pg::Options::create(options.timeout);
     gloo->threads = 1;  // operations come one at a time
     guarded("connect", [&] {
@@ -319,6 +321,7 @@ class GlooEngine final : public Engine {
   template <typename Start>
   void pass(const char* what, const Start& start) {
     const AbortNotice::Waiting waiting(notice_);
+    const NoBrokenPipe guard;  // Gloo sends in the caller's thread
     stop_if_aborted(what);
     WorkPtr work;
     guarded(what, [&] {
