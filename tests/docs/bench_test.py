@@ -38,13 +38,10 @@ class AllReduceBench(Case):
         self.assertEqual(self.broken(small="| 1024 | 60.0 | 21.0 | 2.9 | 0.05 | 0, 0 |"),
                          ["1024 bytes: 21.0 us; the promise is 20 us"])
 
-    def test_the_published_table_has_no_wrong_result_and_no_loss(self):
-        """How large the gain is depends on the machine of the day; the bench itself says so when it is too small."""
+    def test_the_published_table_keeps_the_promises(self):
         found = self.bench.rows(pages.page("docs/benchmarks.md").split("<!-- bench:allreduce -->")[1])
         self.assertTrue(found, "docs/benchmarks.md has no all_reduce table; run `make bench` on an idle machine")
-        for gloo, ours, wrong in found.values():
-            self.assertEqual(wrong, 0)
-            self.assertLessEqual(ours, gloo)
+        self.assertEqual(list(self.bench.broken_promises(found)), [])
 
 
 if __name__ == "__main__":
