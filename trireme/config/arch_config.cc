@@ -1,0 +1,71 @@
+#include "trireme/config/arch_config.h"
+
+#include "trireme/config/check.h"
+#include "trireme/config/named_node.h"
+#include "trireme/core/text.h"
+
+namespace trireme::config {
+namespace {
+
+Pretrained read_pretrained(const Node& node) {
+  if (node.is_null()) return {};
+  if (node.is_bool()) return {.wanted = node.as<bool>(), .path = ""};
+  if (!node.is_scalar()) node.fail("expected True, False or a path, got {}", node.shown());
+  return {.wanted = true, .path = node.as<std::string>()};
+}
+
+/// A list with one entry for each model, or null: no entry.
+std::vector<Node> per_model(const Node& section, std::string_view key, size_t models) {
+  const Node node = section.at(key);
+  auto list = node.items();
+  if (!node.is_null() && list.size() != models)
+    node.fail("{} entries for {} models; expected one for each", list.size(), models);
+  return list;
+}
+
+void check_infer_model(const Node& section, const Arch& arch) {
+  if (arch.infer_model_name.empty()) return;
+  std::vector<std::string> roles;
+  for (const DistilledModel& model : arch.models) roles.push_back(model.role);
+  check_choice(section.at("infer_model_name"), arch.infer_model_name, roles);
+}
+
+void read_models(const Node& section, Arch& arch) {
+  const auto nodes = read_named_list(section.at("models"));
+  if (nodes.empty()) section.at("models").fail("missing; a {} has a list of models", kDistillationModel);
+  const auto frozen = per_model(section, "freeze_params_list", nodes.size());
+  const auto pretrained = per_model(section, "pretrained_list", nodes.size());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    DistilledModel model{.role = nodes[i].name, .arch = read_arch(nodes[i].params, arch.class_num), .frozen = false};
+    if (!frozen.empty()) model.frozen = frozen[i].as<bool>();
+    if (!pretrained.empty() && !pretrained[i].is_null()) model.arch.pretrained = read_pretrained(pretrained[i]);
+    arch.models.push_back(std::move(model));
+  }
+  arch.infer_model_name = section.get<std::string>("infer_model_name", "");
+  arch.infer_output_key = section.get<std::string>("infer_output_key", "");
+  arch.infer_add_softmax = section.get("infer_add_softmax", true);
+  check_infer_model(section, arch);
+}
+
+void read_arguments(const Node& section, Arch& arch) {
+  const auto known = section.value()->asked;
+  for (const auto& [key, node] : section.entries())
+    if (!known.contains(key)) arch.arguments.emplace(key, node);
+}
+
+}  // namespace
+
+Arch read_arch(const Node& section, int64_t class_num) {
+  Arch arch;
+  arch.name = section.need<std::string>("name");
+  arch.class_num = whole(section, "class_num", class_num, {.least = 1});
+  arch.pretrained = read_pretrained(section.at("pretrained"));
+  arch.use_ssld = section.get("use_ssld", false);
+  arch.use_sync_bn = section.get("use_sync_bn", false);
+  if (arch.name == kDistillationModel) read_models(section, arch);
+  read_arguments(section, arch);
+  arch.node = section;
+  return arch;
+}
+
+}  // namespace trireme::config

@@ -1,0 +1,34 @@
+// Values with a range: what a section's reader says in one line. All throw UsageError with file, line and path.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/config/node.h"
+
+namespace trireme::config {
+
+struct WholeRange {
+  int64_t least = 0;
+  int64_t most = std::numeric_limits<int64_t>::max();
+};
+
+struct RealRange {
+  double least = 0;
+  double most = std::numeric_limits<double>::max();
+};
+
+int64_t whole(const Node& section, std::string_view key, int64_t otherwise, WholeRange range = {});
+int64_t need_whole(const Node& section, std::string_view key, WholeRange range = {});
+double real(const Node& section, std::string_view key, double otherwise, RealRange range = {});
+
+/// One of `allowed`, told with the nearest of them otherwise.
+std::string choice(const Node& section, std::string_view key, std::string_view otherwise,
+                   const std::vector<std::string>& allowed);
+/// The same for a value that is at hand. `node` is where it stands.
+void check_choice(const Node& node, const std::string& value, const std::vector<std::string>& allowed);
+
+}  // namespace trireme::config

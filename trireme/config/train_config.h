@@ -1,0 +1,66 @@
+// A training configuration as PaddleClas writes them, typed and checked.
+//
+// The public classification configurations of PaddleClas are read as they are. What is wrong is a UsageError with file,
+// line and key; a key that nobody knows is a warning with the nearest one.
+//
+//   const auto config = config::load("ResNet50.yaml", {"Global.device=cpu", "Global.epochs=2"});
+//   config.optimizer.lr.learning_rate;   // 0.1
+//
+// Operators, losses and models keep parameters of their own as nodes. Once they have been made, warn_unknown() tells
+// of the keys that no one asked for.
+// Thread rule: as for Node, one thread at a time.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "trireme/config/arch_config.h"
+#include "trireme/config/data_config.h"
+#include "trireme/config/global_config.h"
+#include "trireme/config/loss_config.h"
+#include "trireme/config/node.h"
+#include "trireme/config/optimizer_config.h"
+
+namespace trireme::config {
+
+struct PostProcess {
+  std::string name = "Topk";
+  int64_t topk = 1;
+  std::string class_id_map_file;  ///< `id name` a line; empty: no names
+  Node node;
+};
+
+struct Infer {
+  std::string infer_imgs;
+  int64_t batch_size = 1;
+  std::vector<NamedNode> transforms;
+  PostProcess post_process;
+};
+
+struct TrainConfig {
+  Global global;
+  Amp amp;
+  Ema ema;
+  Arch arch;
+  TrainAndEval<Loss> loss;
+  TrainAndEval<Metric> metric;
+  Optimizer optimizer;  ///< as by default in a file without DataLoader.Train
+  std::optional<DataLoader> train;
+  std::optional<DataLoader> eval;
+  std::optional<DataLoader> unlabel_train;
+  std::optional<Infer> infer;
+  Node document;
+
+  /// The file with what it builds upon and all overrides, as YAML that parse() reads.
+  std::string to_text() const;
+  /// Warns of keys that nobody has asked for so far, of each once.
+  void warn_unknown() const;
+};
+
+TrainConfig load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {});
+/// From a text, as a checkpoint keeps it; `source` names it in messages.
+TrainConfig parse(const std::string& text, const std::string& source, const std::vector<std::string>& overrides = {});
+
+}  // namespace trireme::config
