@@ -6,13 +6,15 @@ namespace trireme {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod{250};
+constexpr size_t kPeriodsPerInspection = 8;
 
 }  // namespace
 
-AbortNotice::AbortNotice(std::shared_ptr<Store> store, std::string key, Handler handler)
+AbortNotice::AbortNotice(std::shared_ptr<Store> store, std::string key, Handler handler, Inspect inspect)
     : store_(std::move(store)),
       key_(std::move(key)),
       handler_(std::move(handler)),
+      inspect_(std::move(inspect)),
       thread_(start_quiet_thread("a group's watch", [this] { watch(); })) {}
 
 AbortNotice::~AbortNotice() {
@@ -39,17 +41,27 @@ std::string AbortNotice::given() noexcept {
   }
 }
 
+std::string AbortNotice::find_reason(size_t rounds) {
+  std::string reason = given();
+  if (!reason.empty() || !inspect_ || rounds % kPeriodsPerInspection != 0) return reason;
+  reason = inspect_(rounds / kPeriodsPerInspection);
+  if (!reason.empty()) give(reason);
+  return reason;
+}
+
 // Wakes up by the clock alone: an operation that ends in time must not have to wake up anyone.
 void AbortNotice::watch() {
   uint64_t ended_before = ~uint64_t{0};
+  size_t stuck_rounds = 0;
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, kPeriod, [this] { return stop_; })) {
     const uint64_t ended = ended_;
     const bool stuck = ended == ended_before && begun_ != ended;
     ended_before = ended;
+    stuck_rounds = stuck ? stuck_rounds + 1 : 0;
     if (!stuck) continue;
     lock.unlock();
-    if (const std::string reason = given(); !reason.empty()) return handler_(reason);
+    if (const std::string reason = find_reason(stuck_rounds); !reason.empty()) return handler_(reason);
     lock.lock();
   }
 }

@@ -27,9 +27,12 @@ namespace trireme {
 class AbortNotice {
  public:
   using Handler = std::function<void(const std::string& reason)>;
+  /// Looks for a reason to give up; "" when there is none. `turn` counts the calls.
+  using Inspect = std::function<std::string(size_t turn)>;
 
-  /// `handler` is called once at most, on a thread of this object's own.
-  AbortNotice(std::shared_ptr<Store> store, std::string key, Handler handler);
+  /// `handler` is called once at most, on a thread of this object's own. While an operation does not end that thread
+  /// also inspects, every two seconds, and gives what it finds: a network library may miss that a peer has gone.
+  AbortNotice(std::shared_ptr<Store> store, std::string key, Handler handler, Inspect inspect = {});
   ~AbortNotice();
   AbortNotice(const AbortNotice&) = delete;
   AbortNotice& operator=(const AbortNotice&) = delete;
@@ -52,10 +55,12 @@ class AbortNotice {
 
  private:
   void watch();
+  std::string find_reason(size_t rounds);
 
   const std::shared_ptr<Store> store_;
   const std::string key_;
   const Handler handler_;
+  const Inspect inspect_;
   std::atomic<uint64_t> begun_ = 0;
   std::atomic<uint64_t> ended_ = 0;
   std::mutex mutex_;

@@ -54,6 +54,22 @@ TEST(AbortNotice, AsksOnlyWhileSomethingWaits) {
   EXPECT_EQ(store->twice_.get_future().wait_for(10s), std::future_status::ready);
 }
 
+TEST(AbortNotice, WhoIsStuckLooksForTheDeadAndTellsTheOthers) {
+  const auto store = std::make_shared<MemoryStore>();
+  std::promise<std::string> heard, told;
+  std::atomic<int> turns = 0;
+  AbortNotice finder(
+      store, "key", [&](const std::string& reason) { heard.set_value(reason); },
+      [&](size_t turn) { return ++turns == static_cast<int>(turn) && turn == 2 ? "rank 2 died" : ""; });
+  AbortNotice other(store, "key", [&](const std::string& reason) { told.set_value(reason); });
+  const AbortNotice::Waiting stuck(finder), also_stuck(other);
+  for (std::promise<std::string>* promise : {&heard, &told}) {
+    auto reason = promise->get_future();
+    ASSERT_EQ(reason.wait_for(20s), std::future_status::ready);
+    EXPECT_EQ(reason.get(), "rank 2 died");
+  }
+}
+
 // The server is gone.
 class LostStore : public MemoryStore {
  public:

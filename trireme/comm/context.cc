@@ -90,22 +90,34 @@ RankInfo Context::me_among(std::span<const int> ranks) const {
   return {static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size())};
 }
 
+Suspect Context::suspect(std::span<const int> ranks, size_t place) const {
+  const Card& card = cards_[static_cast<size_t>(ranks[place])];
+  return {fmt::format("rank {} (process {} on {})", place, card.process.pid, card.host), card.beacon};
+}
+
 std::string Context::blame(std::span<const int> ranks) const {
   std::vector<Suspect> suspects;
-  for (size_t place = 0; place < ranks.size(); ++place) {
-    const Card& card = cards_[static_cast<size_t>(ranks[place])];
-    suspects.push_back({fmt::format("rank {} (process {} on {})", place, card.process.pid, card.host), card.beacon});
-  }
+  for (size_t place = 0; place < ranks.size(); ++place) suspects.push_back(suspect(ranks, place));
   return trireme::blame(suspects);
+}
+
+std::string Context::find_dead(std::span<const int> ranks, size_t turn) const {
+  constexpr size_t kFew = 16;
+  std::vector<Suspect> suspects;
+  for (size_t i = 0; i < std::min(kFew, ranks.size()); ++i)
+    suspects.push_back(suspect(ranks, (turn * kFew + i) % ranks.size()));
+  return name_dead(suspects);
 }
 
 std::unique_ptr<Engine> Context::make_gloo(const std::string& name, std::span<const int> ranks) {
   const std::vector<int> members(ranks.begin(), ranks.end());
-  return make_gloo_engine(options_.store, {.prefix = options_.prefix + name + "/gloo/",
-                                           .me = me_among(ranks),
-                                           .address = options_.address,
-                                           .timeout = options_.timeout,
-                                           .blame = [this, members] { return blame(members); }});
+  return make_gloo_engine(options_.store,
+                          {.prefix = options_.prefix + name + "/gloo/",
+                           .me = me_among(ranks),
+                           .address = options_.address,
+                           .timeout = options_.timeout,
+                           .blame = [this, members] { return blame(members); },
+                           .find_dead = [this, members](size_t turn) { return find_dead(members, turn); }});
 }
 
 std::unique_ptr<Engine> Context::make_shm(const std::string& name, std::span<const int> ranks) {

@@ -65,10 +65,14 @@ class Context {
   std::unique_ptr<Engine> make_engine(const std::string& name, std::span<const int> ranks);
   /// Who of these is dead or cut off, in words and by its number among them; "" when all live.
   std::string blame(std::span<const int> ranks) const;
+  /// Who of a few of these is dead; which few is the caller's `turn`, so that asking again and again costs little
+  /// however many there are.
+  std::string find_dead(std::span<const int> ranks, size_t turn) const;
 
  private:
   explicit Context(const ContextOptions& options) : options_(options) {}
   void exchange_cards();
+  Suspect suspect(std::span<const int> ranks, size_t place) const;
   std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::string& name, std::span<const int> ranks);
   std::unique_ptr<Engine> make_gloo(const std::string& name, std::span<const int> ranks);
   std::unique_ptr<Engine> make_shm(const std::string& name, std::span<const int> ranks);

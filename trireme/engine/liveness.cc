@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "trireme/core/error.h"
@@ -146,6 +147,16 @@ std::vector<std::optional<Life>> probe_all(std::span<const Suspect> suspects, De
 std::string blame(std::span<const Suspect> suspects, Deadline deadline) noexcept {
   try {
     return name_culprits(suspects, probe_all(suspects, deadline));
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+std::string name_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept {
+  try {
+    std::vector<std::optional<Life>> lives = probe_all(suspects, deadline);
+    std::replace(lives.begin(), lives.end(), std::optional(Life::unreachable), std::optional<Life>());
+    return name_culprits(suspects, lives);
   } catch (const std::exception&) {
     return "";
   }

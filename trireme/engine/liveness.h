@@ -61,5 +61,8 @@ std::vector<std::optional<Life>> probe_all(std::span<const Suspect> suspects, De
 /// and, in the order given, the first of them is the first named. Never throws.
 std::string blame(std::span<const Suspect> suspects,
                   Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
+/// The same without those who are only unreachable: they may come back.
+std::string name_dead(std::span<const Suspect> suspects,
+                      Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
 
 }  // namespace trireme

@@ -117,6 +117,7 @@ TEST(Blame, NamesTheDeadFirstThenTheUnreachable) {
   EXPECT_EQ(blame(suspects, Deadline::in(200ms)), "rank 1 is unreachable");
   child.kill();
   EXPECT_EQ(blame(suspects, Deadline::in(200ms)), "rank 2 (process 123 on b) died, rank 1 is unreachable");
+  EXPECT_EQ(name_dead(suspects, Deadline::in(200ms)), "rank 2 (process 123 on b) died");
 }
 
 TEST(Blame, AsksAllAtOnceAndNamesAFew) {

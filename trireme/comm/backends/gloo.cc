@@ -101,7 +101,8 @@ class GlooEngine final : public Engine {
   GlooEngine(const std::shared_ptr<Store>& store, const GlooOptions& options)
       : options_(options),
         store_(store),
-        notice_(store, options.prefix + "aborted", [this](const std::string& reason) { end(reason); }) {
+        notice_(
+            store, options.prefix + "aborted", [this](const std::string& reason) { end(reason); }, options.find_dead) {
     const NoBrokenPipe for_its_threads;
     auto gloo = Pg::Options::create(options.timeout);
     gloo->threads = 1;  // operations come one at a time

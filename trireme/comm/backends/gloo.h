@@ -17,7 +17,8 @@ struct GlooOptions {
   RankInfo me{};
   std::string address;  ///< of this host, for the others; empty: what the host name resolves to
   std::chrono::milliseconds timeout{};
-  std::function<std::string()> blame;  ///< who is gone, in words; called after a failure
+  std::function<std::string()> blame;                   ///< who is gone, in words; called after a failure
+  std::function<std::string(size_t turn)> find_dead{};  ///< the same of a few, while an operation does not end
 };
 
 /// Meets the other ranks and connects to each of them.
