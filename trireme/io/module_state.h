@@ -1,0 +1,40 @@
+// A module's parameters and buffers by name, out of it and into it.
+//
+//   TensorMap tensors = load_safetensors("resnet50.safetensors");      // torchvision's, say
+//   LoadReport report = load_into(*net, tensors, {.skip_mismatch = true});
+//   for (const std::string& name : report.skipped) log_info("{} keeps its random start", name);
+//
+// Names are those of torch: "layer1.0.conv1.weight". Not while another thread uses the module.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+#include "trireme/io/safetensors.h"
+
+namespace trireme::io {
+
+/// Parameters, then buffers. The tensors are the module's own: they change as it trains.
+TensorMap state_dict(const torch::nn::Module& module);
+
+struct LoadOptions {
+  bool strict = true;          ///< false: names that only one side has are let pass
+  bool skip_mismatch = false;  ///< true: tensors of another shape or kind are left as they are (a new class count)
+  std::string from = "the checkpoint";  ///< in messages: the file's name
+};
+
+/// What was not taken over. All empty: everything was.
+struct LoadReport {
+  std::vector<std::string> missing;     ///< in the module only
+  std::vector<std::string> unexpected;  ///< in the tensors only
+  std::vector<std::string> skipped;     ///< in both, but of another shape or kind
+};
+
+/// Copies by name, on whatever device and in whatever floating type the module is. Throws UsageError that lists the
+/// missing, unexpected and mismatched names, with both shapes; then nothing of the module has changed.
+/// `num_batches_tracked`, which not every implementation of batch normalisation keeps, may be absent on either side.
+LoadReport load_into(torch::nn::Module& module, const TensorMap& tensors, const LoadOptions& options = {});
+
+}  // namespace trireme::io

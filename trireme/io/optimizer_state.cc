@@ -1,0 +1,296 @@
+#include "trireme/io/optimizer_state.h"
+
+#include <torch/torch.h>
+
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme::io {
+namespace {
+
+using namespace torch::optim;  // NOLINT(google-build-using-namespace): the names below are all from there
+
+// The fields of each kind, once, for saving and loading alike.
+template <typename Visit>
+void fields(SGDOptions& options, Visit visit) {
+  visit("lr", options.lr());
+  visit("momentum", options.momentum());
+  visit("dampening", options.dampening());
+  visit("weight_decay", options.weight_decay());
+  visit("nesterov", options.nesterov());
+}
+
+template <typename Visit>
+void fields(SGDParamState& state, Visit visit) {
+  visit("momentum_buffer", state.momentum_buffer());
+}
+
+template <typename Options, typename Visit>
+void adam_options(Options& options, Visit visit) {
+  visit("lr", options.lr());
+  visit("beta1", std::get<0>(options.betas()));
+  visit("beta2", std::get<1>(options.betas()));
+  visit("eps", options.eps());
+  visit("weight_decay", options.weight_decay());
+  visit("amsgrad", options.amsgrad());
+}
+
+template <typename State, typename Visit>
+void adam_state(State& state, Visit visit) {
+  visit("step", state.step());
+  visit("exp_avg", state.exp_avg());
+  visit("exp_avg_sq", state.exp_avg_sq());
+  visit("max_exp_avg_sq", state.max_exp_avg_sq());
+}
+
+template <typename Visit>
+void fields(AdamOptions& options, Visit visit) {
+  adam_options(options, visit);
+}
+template <typename Visit>
+void fields(AdamParamState& state, Visit visit) {
+  adam_state(state, visit);
+}
+template <typename Visit>
+void fields(AdamWOptions& options, Visit visit) {
+  adam_options(options, visit);
+}
+template <typename Visit>
+void fields(AdamWParamState& state, Visit visit) {
+  adam_state(state, visit);
+}
+
+template <typename Visit>
+void fields(RMSpropOptions& options, Visit visit) {
+  visit("lr", options.lr());
+  visit("alpha", options.alpha());
+  visit("eps", options.eps());
+  visit("weight_decay", options.weight_decay());
+  visit("momentum", options.momentum());
+  visit("centered", options.centered());
+}
+
+template <typename Visit>
+void fields(RMSpropParamState& state, Visit visit) {
+  visit("step", state.step());
+  visit("square_avg", state.square_avg());
+  visit("momentum_buffer", state.momentum_buffer());
+  visit("grad_avg", state.grad_avg());
+}
+
+template <typename Visit>
+void fields(AdagradOptions& options, Visit visit) {
+  visit("lr", options.lr());
+  visit("lr_decay", options.lr_decay());
+  visit("weight_decay", options.weight_decay());
+  visit("initial_accumulator_value", options.initial_accumulator_value());
+  visit("eps", options.eps());
+}
+
+template <typename Visit>
+void fields(AdagradParamState& state, Visit visit) {
+  visit("step", state.step());
+  visit("sum", state.sum());
+}
+
+template <typename OptionsType, typename StateType>
+struct Kind {
+  using Options = OptionsType;
+  using State = StateType;
+  const char* name;
+};
+
+template <typename Use, typename First, typename... Rest>
+void with_first_fitting(const OptimizerOptions& options, Use use, First first, Rest... rest) {
+  if (dynamic_cast<const typename First::Options*>(&options))
+    use(first);
+  else if constexpr (sizeof...(rest) > 0)
+    with_first_fitting(options, use, rest...);
+  else
+    throw UsageError(
+        "the state of this optimizer cannot be saved: it is none of SGD, Adam, AdamW, RMSprop and Adagrad");
+}
+
+/// Calls `use` with the optimizer's Kind. Options tell it, not the class: a fused Adam is an Adam.
+template <typename Use>
+void with_kind(const Optimizer& optimizer, Use use) {
+  with_first_fitting(optimizer.defaults(), use, Kind<SGDOptions, SGDParamState>{"sgd"},
+                     Kind<AdamOptions, AdamParamState>{"adam"}, Kind<AdamWOptions, AdamWParamState>{"adamw"},
+                     Kind<RMSpropOptions, RMSpropParamState>{"rmsprop"},
+                     Kind<AdagradOptions, AdagradParamState>{"adagrad"});
+}
+
+std::string groups_key(const char* kind) {
+  return fmt::format("{}/groups", kind);
+}
+std::string group_prefix(const char* kind, size_t group) {
+  return fmt::format("{}/groups/{}/", kind, group);
+}
+std::string state_prefix(const char* kind, const std::string& parameter) {
+  return fmt::format("{}/state/{}/", kind, parameter);
+}
+
+struct Saver {
+  TensorMap& to;
+  std::string prefix;
+  void operator()(const char* field, double value) const {
+    to.insert(prefix + field, at::scalar_tensor(value, torch::kDouble));
+  }
+  void operator()(const char* field, int64_t value) const {
+    to.insert(prefix + field, at::scalar_tensor(value, torch::kLong));
+  }
+  void operator()(const char* field, bool value) const {
+    to.insert(prefix + field, at::scalar_tensor(value, torch::kBool));
+  }
+  void operator()(const char* field, const torch::Tensor& value) const {
+    if (value.defined()) to.insert(prefix + field, value.detach());
+  }
+};
+
+struct Loader {
+  const TensorMap& from;
+  std::string prefix;
+  torch::Tensor parameter = {};  // state tensors must have its shape, and get its device and layout
+
+  const torch::Tensor& number(const char* field, torch::ScalarType type) const {
+    const torch::Tensor* found = from.find(prefix + field);
+    if (!found)
+      throw UsageError("the optimizer's state has no '{}{}'; it is damaged or of another version", prefix, field);
+    if (found->numel() != 1 || found->scalar_type() != type)
+      throw UsageError("the optimizer's state has {} {} as '{}{}' instead of one {}",
+                       c10::toString(found->scalar_type()), shape_text(found->sizes().vec()), prefix, field,
+                       c10::toString(type));
+    return *found;
+  }
+  void operator()(const char* field, double& value) const { value = number(field, torch::kDouble).item<double>(); }
+  void operator()(const char* field, int64_t& value) const { value = number(field, torch::kLong).item<int64_t>(); }
+  void operator()(const char* field, bool& value) const { value = number(field, torch::kBool).item<bool>(); }
+  void operator()(const char* field, torch::Tensor& value) const {
+    const torch::Tensor* found = from.find(prefix + field);
+    if (!found) return;
+    if (found->sizes() != parameter.sizes())
+      throw UsageError("the optimizer's state '{}{}' has shape {}, but its parameter {}; is it another model's?",
+                       prefix, field, shape_text(found->sizes().vec()), shape_text(parameter.sizes().vec()));
+    value = torch::empty_like(parameter, parameter.options().dtype(found->scalar_type()).requires_grad(false));
+    value.copy_(*found);
+  }
+};
+
+using Names = std::unordered_map<void*, std::string>;
+
+Names names_of(const TensorMap& parameters) {
+  Names names;
+  for (const auto& item : parameters) names.emplace(item.value().unsafeGetTensorImpl(), item.key());
+  return names;
+}
+
+const std::string& name_of(const torch::Tensor& parameter, const Names& names) {
+  const auto found = names.find(parameter.unsafeGetTensorImpl());
+  if (found == names.end())
+    throw UsageError(
+        "a parameter of shape {} of the optimizer has no name; give the parameters of all modules that it trains",
+        shape_text(parameter.sizes().vec()));
+  return found->second;
+}
+
+template <typename Use>
+void each_parameter(const Optimizer& optimizer, const TensorMap& parameters, Use use) {
+  const Names names = names_of(parameters);
+  for (const auto& group : optimizer.param_groups())
+    for (const torch::Tensor& parameter : group.params()) use(parameter, name_of(parameter, names));
+}
+
+// The parameters that have entries in `tensors`. Every entry must be of this kind.
+std::set<std::string> named_in(const TensorMap& tensors, const char* kind) {
+  std::set<std::string> names;
+  const std::string prefix = state_prefix(kind, "");
+  const size_t start = prefix.size() - 1;  // of "/state//", the part before the name
+  for (const auto& item : tensors) {
+    const std::string& key = item.key();
+    if (!key.starts_with(fmt::format("{}/", kind)))
+      throw UsageError("this is the state of another optimizer: it has '{}', but this optimizer is '{}'",
+                       printable(key), kind);
+    if (key.starts_with(prefix.substr(0, start))) names.insert(key.substr(start, key.rfind('/') - start));
+  }
+  return names;
+}
+
+void check_groups(const Optimizer& optimizer, const TensorMap& tensors, const char* kind) {
+  int64_t groups = 0;
+  Loader{tensors, ""}(groups_key(kind).c_str(), groups);
+  if (static_cast<size_t>(groups) != optimizer.param_groups().size())
+    throw UsageError("the optimizer's state has {} groups of parameters, but this optimizer has {}", groups,
+                     optimizer.param_groups().size());
+}
+
+using States = std::vector<std::pair<void*, std::unique_ptr<OptimizerParamState>>>;
+
+template <typename K>
+States read_states(const Optimizer& optimizer, const TensorMap& parameters, const TensorMap& tensors, K kind) {
+  States states;
+  std::set<std::string> names = named_in(tensors, kind.name);
+  each_parameter(optimizer, parameters, [&](const torch::Tensor& parameter, const std::string& name) {
+    if (names.erase(name) == 0) return;  // it has not been stepped yet
+    auto state = std::make_unique<typename K::State>();
+    fields(*state, Loader{tensors, state_prefix(kind.name, name), parameter});
+    states.emplace_back(parameter.unsafeGetTensorImpl(), std::move(state));
+  });
+  if (!names.empty())
+    throw UsageError("the optimizer's state names {} parameters that this optimizer does not have, such as '{}'",
+                     names.size(), printable(*names.begin()));
+  return states;
+}
+
+template <typename K>
+std::vector<typename K::Options> read_options(const Optimizer& optimizer, const TensorMap& tensors, K kind) {
+  std::vector<typename K::Options> all;
+  for (const auto& group : optimizer.param_groups()) {
+    auto options = static_cast<const typename K::Options&>(group.options());
+    fields(options, Loader{tensors, group_prefix(kind.name, all.size())});
+    all.push_back(options);
+  }
+  return all;
+}
+
+template <typename K>
+void save(const Optimizer& optimizer, const TensorMap& parameters, K kind, TensorMap& to) {
+  const auto& groups = optimizer.param_groups();
+  Saver{to, ""}(groups_key(kind.name).c_str(), static_cast<int64_t>(groups.size()));
+  for (size_t i = 0; i < groups.size(); ++i) {
+    auto options = static_cast<const typename K::Options&>(groups[i].options());
+    fields(options, Saver{to, group_prefix(kind.name, i)});
+  }
+  each_parameter(optimizer, parameters, [&](const torch::Tensor& parameter, const std::string& name) {
+    const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
+    if (found == optimizer.state().end()) return;
+    auto state = static_cast<const typename K::State&>(*found->second);
+    fields(state, Saver{to, state_prefix(kind.name, name)});
+  });
+}
+
+}  // namespace
+
+TensorMap optimizer_state(const Optimizer& optimizer, const TensorMap& parameters) {
+  TensorMap tensors;
+  with_kind(optimizer, [&](auto kind) { save(optimizer, parameters, kind, tensors); });
+  return tensors;
+}
+
+void load_optimizer_state(Optimizer& optimizer, const TensorMap& parameters, const TensorMap& tensors) {
+  const torch::NoGradGuard no_grad;
+  with_kind(optimizer, [&](auto kind) {
+    States states = read_states(optimizer, parameters, tensors, kind);
+    check_groups(optimizer, tensors, kind.name);
+    const auto options = read_options(optimizer, tensors, kind);
+    for (size_t i = 0; i < options.size(); ++i)
+      static_cast<typename decltype(kind)::Options&>(optimizer.param_groups()[i].options()) = options[i];
+    optimizer.state().clear();
+    for (auto& [key, state] : states) optimizer.state()[key] = std::move(state);
+  });
+}
+
+}  // namespace trireme::io

@@ -1,0 +1,114 @@
+#include "trireme/io/safetensors.h"
+
+#include <fcntl.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/core/fd.h"
+#include "trireme/core/text.h"
+
+namespace trireme::io {
+namespace {
+
+struct Dtype {
+  const char* name;
+  torch::ScalarType type;
+};
+constexpr Dtype kDtypes[] = {{"F64", torch::kDouble},
+                             {"F32", torch::kFloat},
+                             {"F16", torch::kHalf},
+                             {"BF16", torch::kBFloat16},
+                             {"F8_E4M3", torch::kFloat8_e4m3fn},
+                             {"F8_E5M2", torch::kFloat8_e5m2},
+                             {"F8_E8M0", torch::ScalarType::Float8_e8m0fnu},
+                             {"C64", torch::kComplexFloat},
+                             {"I64", torch::kLong},
+                             {"I32", torch::kInt},
+                             {"I16", torch::kShort},
+                             {"I8", torch::kChar},
+                             {"U64", torch::kUInt64},
+                             {"U32", torch::kUInt32},
+                             {"U16", torch::kUInt16},
+                             {"U8", torch::kByte},
+                             {"BOOL", torch::kBool}};
+
+const char* dtype_name(const std::string& name, torch::ScalarType type) {
+  for (const Dtype& known : kDtypes)
+    if (known.type == type) return known.name;
+  throw UsageError("tensor '{}' has dtype {}, which a safetensors file cannot hold; convert it first", printable(name),
+                   c10::toString(type));
+}
+
+torch::ScalarType scalar_type(const std::string& dtype) {
+  for (const Dtype& known : kDtypes)
+    if (dtype == known.name) return known.type;
+  throw UsageError("safetensors: dtype {} is unknown to this libtorch", dtype);
+}
+
+torch::Tensor plain(const std::string& name, const torch::Tensor& tensor) {
+  if (!tensor.defined()) throw UsageError("tensor '{}' is undefined and cannot be saved", printable(name));
+  if (tensor.layout() != torch::kStrided)
+    throw UsageError("tensor '{}' is sparse, which a safetensors file cannot hold; save tensor.to_dense()",
+                     printable(name));
+  return tensor.detach().to(torch::kCPU).contiguous().resolve_conj().resolve_neg();
+}
+
+std::string_view bytes_of(const torch::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+void read_exactly(int fd, char* to, uint64_t bytes, uint64_t offset, const std::filesystem::path& path) {
+  while (bytes > 0) {
+    const ssize_t n = ::pread(fd, to, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw SystemError(errno, "cannot read {} at byte {}", path.string(), offset);
+    if (n == 0)
+      throw UsageError("{}: it ends at byte {}, {} short of its header; it became shorter while it was read",
+                       path.string(), offset, bytes);
+    to += n;
+    bytes -= static_cast<uint64_t>(n);
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+torch::Tensor read_tensor(int fd, const TensorInfo& info, uint64_t data_start, const std::filesystem::path& path) {
+  const torch::ScalarType type = scalar_type(info.dtype);
+  // A bool that is neither 0 nor 1 is undefined behaviour: bytes from outside are taken as numbers first.
+  torch::Tensor tensor = torch::empty(info.shape, type == torch::kBool ? torch::kByte : type);
+  read_exactly(fd, static_cast<char*>(tensor.data_ptr()), info.end - info.begin, data_start + info.begin, path);
+  return type == torch::kBool ? tensor.ne(0) : tensor;
+}
+
+}  // namespace
+
+FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const Metadata& metadata,
+                         const std::string& kept) {
+  std::vector<torch::Tensor> owners;  // of the bytes
+  std::vector<TensorBytes> entries;
+  for (const auto& item : tensors) {
+    const torch::Tensor& tensor = owners.emplace_back(plain(item.key(), item.value()));
+    entries.push_back({.name = item.key(),
+                       .dtype = dtype_name(item.key(), tensor.scalar_type()),
+                       .shape = tensor.sizes().vec(),
+                       .bytes = bytes_of(tensor)});
+  }
+  return write_safetensors(path, entries, metadata, kept);
+}
+
+TensorMap load_safetensors(const std::filesystem::path& path) {
+  const torch::NoGradGuard no_grad;
+  const SafetensorsHeader header = read_safetensors_header(path);
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) throw SystemError(errno, "cannot open {}", path.string());
+  TensorMap tensors;
+  tensors.reserve(header.tensors.size());
+  for (const TensorInfo& info : header.tensors)
+    tensors.insert(info.name, read_tensor(file.get(), info, header.data_start, path));
+  return tensors;
+}
+
+}  // namespace trireme::io

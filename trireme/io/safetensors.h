@@ -1,0 +1,33 @@
+// Tensors in safetensors files, which Python's safetensors package and every tool around it read and write.
+//
+//   save_safetensors("net.safetensors", state_dict(*net));
+//   load_into(*net, load_safetensors("net.safetensors"));
+//
+// Any device and layout may be saved; what is loaded lies on the CPU, contiguous, and owns its memory. Free functions
+// without state: any thread.
+#pragma once
+
+#include <torch/ordered_dict.h>
+#include <torch/types.h>
+
+#include <filesystem>
+#include <string>
+
+#include "trireme/io/safetensors_format.h"
+
+namespace trireme::io {
+
+/// Tensors by name, in the order they were inserted.
+using TensorMap = torch::OrderedDict<std::string, torch::Tensor>;
+
+/// A reader sees the old file or the new one, also after a loss of power. Throws SystemError that names the bytes
+/// needed and those free when the disk is full; UsageError for a tensor that the format cannot hold (sparse, quantized,
+/// complex128). `kept` says in the SystemError what the user still has.
+FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const Metadata& metadata = {},
+                         const std::string& kept = DurableOptions{}.kept);
+
+/// Throws UsageError that names the file, the tensor and both numbers when it is not a valid file; SystemError when it
+/// cannot be read.
+TensorMap load_safetensors(const std::filesystem::path& path);
+
+}  // namespace trireme::io

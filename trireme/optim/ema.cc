@@ -1,0 +1,81 @@
+#include "trireme/optim/ema.h"
+
+#include <torch/torch.h>
+
+#include <unordered_map>
+
+#include "trireme/core/error.h"
+#include "trireme/optim/tensors.h"
+
+namespace trireme::optim {
+namespace {
+
+using torch::Tensor;
+
+Tensor first_average(const Tensor& live) {
+  return live.detach().to(is_low_precision(live.scalar_type()) ? torch::kFloat : live.scalar_type(),
+                          /*non_blocking=*/false, /*copy=*/true);
+}
+
+}  // namespace
+
+Ema::Ema(const torch::nn::Module& model, Options options) : options_(options) {
+  if (!(options.decay >= 0 && options.decay <= 1))
+    throw UsageError("Ema: decay {} must lie in [0, 1]; 0.9999 is usual", options.decay);
+  const auto add = [this](const std::string& name, const Tensor& tensor) {
+    live_.push_back(tensor.detach());  // shares the memory, and may be written
+    averages_.emplace_back(name, first_average(tensor));
+  };
+  for (const auto& item : model.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : model.named_buffers()) add(item.key(), item.value());
+}
+
+void Ema::update() {
+  if (applied_) throw UsageError("Ema: update() while the averages are applied would average them with themselves");
+  torch::NoGradGuard no_grad;
+  struct Call {
+    std::vector<Tensor> averages, weights;
+  };
+  std::map<CallKey, Call> calls;
+  for (size_t i = 0; i < live_.size(); ++i) {
+    Tensor& average = averages_[i].second;
+    if (average.is_floating_point()) {
+      calls[call_key(average)].averages.push_back(average);
+      calls[call_key(average)].weights.push_back(live_[i].to(average.scalar_type()));
+    } else {
+      average.copy_(live_[i]);
+    }
+  }
+  for (auto& [key, call] : calls) at::_foreach_lerp_(call.averages, call.weights, 1 - options_.decay);
+}
+
+Ema::Applied::Applied(Ema& ema) : ema_(ema) {
+  if (ema.applied_) throw UsageError("Ema: apply() while the averages are applied already; let the first result end");
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < ema.live_.size(); ++i) {
+    weights_.push_back(ema.live_[i].clone());
+    ema.live_[i].copy_(ema.averages_[i].second);
+  }
+  ema.applied_ = true;
+}
+
+Ema::Applied::~Applied() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < weights_.size(); ++i) ema_.live_[i].copy_(weights_[i]);
+  ema_.applied_ = false;
+}
+
+void Ema::load_state(const NamedTensors& state) {
+  std::unordered_map<std::string, Tensor> by_name(state.begin(), state.end());
+  for (const auto& [name, average] : averages_) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) throw UsageError("Ema: the state has no '{}'; was it saved from another model?", name);
+    if (found->second.sizes() != average.sizes())
+      throw UsageError("Ema: '{}' has shape {} in the state and {} in the model; was it saved from another model?",
+                       name, c10::str(found->second.sizes()), c10::str(average.sizes()));
+  }
+  torch::NoGradGuard no_grad;
+  for (auto& [name, average] : averages_) average.copy_(by_name.at(name));
+}
+
+}  // namespace trireme::optim

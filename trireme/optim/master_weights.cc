@@ -1,0 +1,84 @@
+#include "trireme/optim/master_weights.h"
+
+#include <torch/torch.h>
+
+#include "trireme/core/error.h"
+#include "trireme/optim/tensors.h"
+
+namespace trireme::optim {
+namespace {
+
+using torch::Tensor;
+
+void lower(Tensor& tensor, c10::ScalarType dtype) {
+  if (tensor.defined() && tensor.is_floating_point()) tensor.set_data(tensor.to(dtype));
+}
+
+Tensor make_master(const Tensor& weight) {
+  if (!is_low_precision(weight.scalar_type())) return weight;
+  return weight.detach().to(torch::kFloat).requires_grad_(weight.requires_grad());
+}
+
+void move_gradient(const Tensor& weight, const Tensor& master) {
+  Tensor& grad = weight.mutable_grad();
+  if (!grad.defined()) return;
+  Tensor& target = master.mutable_grad();
+  target = target.defined() ? target + grad : grad.to(torch::kFloat);
+  if (grad.is_view()) {
+    grad.detach().zero_();  // it lies in a bucket that is exchanged
+  } else {
+    grad.reset();
+  }
+}
+
+}  // namespace
+
+void lower_precision(torch::nn::Module& module, c10::ScalarType dtype) {
+  if (!is_low_precision(dtype))
+    throw UsageError("lower_precision: dtype {} is none of BFloat16 and Half", c10::toString(dtype));
+  torch::NoGradGuard no_grad;
+  if (!is_norm(module)) {
+    for (auto& item : module.named_parameters(/*recurse=*/false)) lower(item.value(), dtype);
+    for (auto& item : module.named_buffers(/*recurse=*/false)) lower(item.value(), dtype);
+  }
+  for (auto& child : module.named_children()) lower_precision(*child.value(), dtype);
+}
+
+MasterWeights::MasterWeights(const std::vector<Tensor>& parameters) : weights_(parameters) {
+  for (const Tensor& weight : weights_) {
+    masters_.push_back(make_master(weight));
+    master_of_[weight.unsafeGetTensorImpl()] = masters_.back();
+  }
+}
+
+std::vector<ParamGroup> MasterWeights::groups(std::vector<ParamGroup> groups) const {
+  for (ParamGroup& group : groups)
+    for (Tensor& parameter : group.params) {
+      const auto found = master_of_.find(parameter.unsafeGetTensorImpl());
+      if (found == master_of_.end())
+        throw UsageError("MasterWeights: a parameter of shape {} has no master; make them from the same model",
+                         c10::str(parameter.sizes()));
+      parameter = found->second;
+    }
+  return groups;
+}
+
+void MasterWeights::take_gradients() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < weights_.size(); ++i)
+    if (!weights_[i].is_same(masters_[i])) move_gradient(weights_[i], masters_[i]);
+}
+
+void MasterWeights::write_back() {
+  torch::NoGradGuard no_grad;
+  std::map<CallKey, std::pair<std::vector<Tensor>, std::vector<Tensor>>> calls;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    if (weights_[i].is_same(masters_[i])) continue;
+    auto& [weights, masters] = calls[call_key(weights_[i])];
+    weights.push_back(weights_[i]);
+    masters.push_back(masters_[i]);
+  }
+  for (auto& [key, call] : calls) at::_foreach_copy_(call.first, call.second);
+}
+
+}  // namespace trireme::optim

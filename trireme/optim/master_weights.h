@@ -1,0 +1,50 @@
+// O2: the model holds its weights in bf16 or fp16, the optimizer works on fp32 copies, the masters, so that small steps
+// are not lost.
+//
+//   lower_precision(*model, torch::kHalf);
+//   MasterWeights masters(model->parameters());
+//   optim::Momentum optimizer(masters.parameters(), {.lr = 0.1});
+//   scaler.scale(loss).backward();
+//   masters.take_gradients();  scaler.step(optimizer);  masters.write_back();  scaler.update();
+//
+// A parameter that is not of low precision (a norm's) is its own master. The gradients of the model are moved to the
+// masters, and gone from the model; optimizer.zero_grad() clears them there. DataParallel exchanges the model's.
+// Thread rule: that of the model.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <unordered_map>
+#include <vector>
+
+#include "trireme/optim/param_groups.h"
+
+namespace trireme::optim {
+
+/// Turns the floating-point parameters and buffers of the model to `dtype`, in place; those of normalisations stay, as
+/// statistics in low precision do not converge.
+void lower_precision(torch::nn::Module& module, c10::ScalarType dtype);
+
+class MasterWeights {
+ public:
+  explicit MasterWeights(const std::vector<torch::Tensor>& parameters);
+
+  /// The masters, in the order of the parameters: what the optimizer gets, and what a checkpoint should hold.
+  const std::vector<torch::Tensor>& parameters() const { return masters_; }
+  /// The groups with each parameter replaced by its master. Throws UsageError for one that is not ours.
+  std::vector<ParamGroup> groups(std::vector<ParamGroup> groups) const;
+
+  /// After backward(): the model's gradients become the masters' (added to what these have). A parameter without
+  /// gradient leaves its master without.
+  void take_gradients();
+  /// After the optimizer's step: the masters' values, rounded, become the model's.
+  void write_back();
+
+ private:
+  std::vector<torch::Tensor> weights_;  // the model's
+  std::vector<torch::Tensor> masters_;
+  std::unordered_map<const void*, torch::Tensor> master_of_;
+};
+
+}  // namespace trireme::optim

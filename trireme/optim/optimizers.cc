@@ -1,0 +1,252 @@
+#include "trireme/optim/optimizers.h"
+
+#include <torch/torch.h>
+
+#include "trireme/core/error.h"
+#include "trireme/optim/tensors.h"
+
+namespace trireme::optim {
+namespace {
+
+using torch::Tensor;
+using torch::optim::Optimizer;
+using torch::optim::OptimizerParamGroup;
+
+void check_not_negative(const char* who, const char* what, double value) {
+  if (!(value >= 0)) throw UsageError("optim::{}: {} {} must not be negative", who, what, value);
+}
+
+torch::optim::SGDOptions to_torch(const SgdOptions& from) {
+  check_not_negative("SGD", "lr", from.lr);
+  check_not_negative("SGD", "momentum", from.momentum);
+  check_not_negative("SGD", "weight_decay", from.weight_decay);
+  if (from.nesterov && (from.momentum <= 0 || from.dampening != 0))
+    throw UsageError("optim::SGD: nesterov needs a momentum above 0 and no dampening; they are {} and {}",
+                     from.momentum, from.dampening);
+  return torch::optim::SGDOptions(from.lr)
+      .momentum(from.momentum)
+      .dampening(from.dampening)
+      .weight_decay(from.weight_decay)
+      .nesterov(from.nesterov);
+}
+
+SgdOptions to_sgd(const MomentumOptions& from) {
+  return {.lr = from.lr,
+          .momentum = from.momentum,
+          .dampening = 0,
+          .weight_decay = from.weight_decay,
+          .nesterov = from.use_nesterov};
+}
+
+void check_beta(const char* who, const char* what, double value) {
+  if (!(value >= 0 && value < 1)) throw UsageError("optim::{}: {} {} must lie in [0, 1)", who, what, value);
+}
+
+template <typename TorchOptions, typename Options>
+TorchOptions adam_to_torch(const char* who, const Options& from) {
+  check_not_negative(who, "lr", from.lr);
+  check_not_negative(who, "epsilon", from.epsilon);
+  check_not_negative(who, "weight_decay", from.weight_decay);
+  check_beta(who, "beta1", from.beta1);
+  check_beta(who, "beta2", from.beta2);
+  return TorchOptions(from.lr)
+      .betas({from.beta1, from.beta2})
+      .eps(from.epsilon)
+      .weight_decay(from.weight_decay)
+      .amsgrad(from.amsgrad);
+}
+
+/// Each group with options of its own, so that a group's decay can differ.
+template <typename TorchOptions>
+std::vector<OptimizerParamGroup> with_options(const std::vector<ParamGroup>& groups, const TorchOptions& options) {
+  std::vector<OptimizerParamGroup> result;
+  for (const ParamGroup& group : groups) {
+    auto own = std::make_unique<TorchOptions>(options);
+    if (group.weight_decay) own->weight_decay(*group.weight_decay);
+    result.emplace_back(group.params, std::move(own));
+  }
+  return result;
+}
+
+Tensor loss_of(const Optimizer::LossClosure& closure) {
+  if (!closure) return {};
+  at::AutoGradMode with_grad(true);
+  return closure();
+}
+
+template <typename State>
+State& state_of(Optimizer& optimizer, const Tensor& param) {
+  auto& state = optimizer.state()[param.unsafeGetTensorImpl()];
+  if (!state) state = std::make_unique<State>();
+  return static_cast<State&>(*state);
+}
+
+// --- SGD -----------------------------------------------------------------------------------------------------------
+
+struct SgdCall {
+  std::vector<Tensor> params, grads, momenta;
+};
+
+/// Adds the parameter's momentum to the call's list; whether the call is the momentum's first is in the call's key.
+Tensor momentum_of(Optimizer& optimizer, const Tensor& param) {
+  auto& state = state_of<torch::optim::SGDParamState>(optimizer, param);
+  const Tensor& old = state.momentum_buffer();
+  state.momentum_buffer(old.defined() ? in_step_with(param, old) : torch::empty_like(param));
+  return state.momentum_buffer();
+}
+
+bool has_momentum(const Optimizer& optimizer, const Tensor& param) {
+  const auto found = optimizer.state().find(param.unsafeGetTensorImpl());
+  return found != optimizer.state().end() && found->second &&
+         static_cast<const torch::optim::SGDParamState&>(*found->second).momentum_buffer().defined();
+}
+
+void step_sgd(Optimizer& optimizer, OptimizerParamGroup& group) {
+  const auto& options = static_cast<const torch::optim::SGDOptions&>(group.options());
+  const bool with_momentum = options.momentum() != 0;
+  std::map<CallKey, SgdCall> calls;
+  for (const Tensor& param : group.params()) {
+    if (!param.grad().defined()) continue;
+    const bool is_first = with_momentum && !has_momentum(optimizer, param);
+    SgdCall& call = calls[call_key(param, is_first)];
+    call.params.push_back(param);
+    call.grads.push_back(in_step_with(param, param.grad()));
+    if (with_momentum) call.momenta.push_back(momentum_of(optimizer, param));
+  }
+  for (auto& [key, call] : calls)
+    at::_fused_sgd_(call.params, call.grads, call.momenta, options.weight_decay(), options.momentum(), options.lr(),
+                    options.dampening(), options.nesterov(), /*maximize=*/false, /*is_first_step=*/std::get<3>(key));
+}
+
+// --- Adam and AdamW ------------------------------------------------------------------------------------------------
+
+struct AdamCall {
+  std::vector<Tensor> params, grads, averages, squares, largest;
+};
+
+/// Zeros at first; what was loaded from elsewhere is brought into the parameter's order.
+Tensor moment(const Tensor& param, const Tensor& old) {
+  return old.defined() ? in_step_with(param, old) : torch::zeros_like(param);
+}
+
+template <typename State>
+void add_parameter(AdamCall& call, State& state, const Tensor& param, bool amsgrad) {
+  state.exp_avg(moment(param, state.exp_avg()));
+  state.exp_avg_sq(moment(param, state.exp_avg_sq()));
+  if (amsgrad) state.max_exp_avg_sq(moment(param, state.max_exp_avg_sq()));
+  call.params.push_back(param);
+  call.grads.push_back(in_step_with(param, param.grad()));
+  call.averages.push_back(state.exp_avg());
+  call.squares.push_back(state.exp_avg_sq());
+  if (amsgrad) call.largest.push_back(state.max_exp_avg_sq());
+}
+
+/// `fused` is at::_fused_adam_ or at::_fused_adamw_. Parameters are split by their number of steps, mostly the same for
+/// all: the kernels want it as a tensor for each parameter and only read it, so one tensor serves all of a call.
+template <typename State, typename Options, typename Fused>
+void step_adam(Optimizer& optimizer, OptimizerParamGroup& group, Fused fused) {
+  const auto& options = static_cast<const Options&>(group.options());
+  std::map<CallKey, AdamCall> calls;
+  for (const Tensor& param : group.params()) {
+    if (!param.grad().defined()) continue;
+    auto& state = state_of<State>(optimizer, param);
+    state.step(state.step() + 1);
+    add_parameter(calls[call_key(param, state.step())], state, param, options.amsgrad());
+  }
+  const auto [beta1, beta2] = options.betas();
+  for (auto& [key, call] : calls) {
+    const Tensor steps = torch::full({}, std::get<3>(key), call.params[0].options().dtype(torch::kFloat));
+    const std::vector<Tensor> each(call.params.size(), steps);
+    fused(call.params, call.grads, call.averages, call.squares, call.largest, each, options.lr(), beta1, beta2,
+          options.weight_decay(), options.eps(), options.amsgrad(), /*maximize=*/false);
+  }
+}
+
+/// The two kernels have overloads, which cannot be passed as they are.
+constexpr auto kFusedAdam = [](auto&&... arguments) { at::_fused_adam_(arguments...); };
+constexpr auto kFusedAdamW = [](auto&&... arguments) { at::_fused_adamw_(arguments...); };
+
+void clear(Tensor& grad, bool set_to_none, std::map<CallKey, std::vector<Tensor>>& to_zero) {
+  if (!grad.defined()) return;
+  if (set_to_none && !grad.is_view()) {
+    grad.reset();
+  } else {
+    to_zero[call_key(grad)].push_back(grad.detach());
+  }
+}
+
+}  // namespace
+
+void zero_grad(const std::vector<Tensor>& parameters, bool set_to_none) {
+  torch::NoGradGuard no_grad;
+  std::map<CallKey, std::vector<Tensor>> to_zero;
+  for (const Tensor& parameter : parameters) clear(parameter.mutable_grad(), set_to_none, to_zero);
+  for (auto& [key, grads] : to_zero) at::_foreach_zero_(grads);
+}
+
+void zero_grad(Optimizer& optimizer, bool set_to_none) {
+  zero_grad(parameters_of(optimizer), set_to_none);
+}
+
+void set_lr(Optimizer& optimizer, double lr) {
+  for (OptimizerParamGroup& group : optimizer.param_groups()) group.options().set_lr(lr);
+}
+
+double get_lr(const Optimizer& optimizer) {
+  if (optimizer.param_groups().empty()) throw UsageError("optim::get_lr: the optimizer has no parameters");
+  return optimizer.param_groups()[0].options().get_lr();
+}
+
+std::vector<Tensor> parameters_of(const Optimizer& optimizer) {
+  std::vector<Tensor> all;
+  for (const OptimizerParamGroup& group : optimizer.param_groups())
+    all.insert(all.end(), group.params().begin(), group.params().end());
+  return all;
+}
+
+SGD::SGD(std::vector<Tensor> params, const SgdOptions& options)
+    : torch::optim::SGD(std::move(params), to_torch(options)) {}
+SGD::SGD(const std::vector<ParamGroup>& groups, const SgdOptions& options)
+    : torch::optim::SGD(with_options(groups, to_torch(options)), to_torch(options)) {}
+
+Momentum::Momentum(std::vector<Tensor> params, const MomentumOptions& options)
+    : SGD(std::move(params), to_sgd(options)) {}
+Momentum::Momentum(const std::vector<ParamGroup>& groups, const MomentumOptions& options)
+    : SGD(groups, to_sgd(options)) {}
+
+Adam::Adam(std::vector<Tensor> params, const AdamOptions& options)
+    : torch::optim::Adam(std::move(params), adam_to_torch<torch::optim::AdamOptions>("Adam", options)) {}
+Adam::Adam(const std::vector<ParamGroup>& groups, const AdamOptions& options)
+    : torch::optim::Adam(with_options(groups, adam_to_torch<torch::optim::AdamOptions>("Adam", options)),
+                         adam_to_torch<torch::optim::AdamOptions>("Adam", options)) {}
+
+AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& options)
+    : torch::optim::AdamW(std::move(params), adam_to_torch<torch::optim::AdamWOptions>("AdamW", options)) {}
+AdamW::AdamW(const std::vector<ParamGroup>& groups, const AdamWOptions& options)
+    : torch::optim::AdamW(with_options(groups, adam_to_torch<torch::optim::AdamWOptions>("AdamW", options)),
+                          adam_to_torch<torch::optim::AdamWOptions>("AdamW", options)) {}
+
+Tensor SGD::step(LossClosure closure) {
+  Tensor loss = loss_of(closure);
+  torch::NoGradGuard no_grad;
+  for (OptimizerParamGroup& group : param_groups()) step_sgd(*this, group);
+  return loss;
+}
+
+Tensor Adam::step(LossClosure closure) {
+  Tensor loss = loss_of(closure);
+  torch::NoGradGuard no_grad;
+  for (OptimizerParamGroup& group : param_groups())
+    step_adam<torch::optim::AdamParamState, torch::optim::AdamOptions>(*this, group, kFusedAdam);
+  return loss;
+}
+
+Tensor AdamW::step(LossClosure closure) {
+  Tensor loss = loss_of(closure);
+  torch::NoGradGuard no_grad;
+  for (OptimizerParamGroup& group : param_groups())
+    step_adam<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(*this, group, kFusedAdamW);
+  return loss;
+}
+
+}  // namespace trireme::optim

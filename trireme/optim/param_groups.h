@@ -1,0 +1,38 @@
+// Which parameters weigh on the loss by their size, and which do not.
+//
+//   optim::AdamW adam(decay_groups(*model, {.names = {"norm", "bias"}}), {.lr = 1e-3, .weight_decay = 0.05});
+//   optim::Momentum sgd(decay_groups(*model, {.norm = true}), {.lr = 0.8, .weight_decay = 3e-5});
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trireme::optim {
+
+/// Parameters that an optimizer treats alike.
+struct ParamGroup {
+  std::vector<torch::Tensor> params;
+  std::optional<double> weight_decay;  ///< instead of the optimizer's own
+};
+
+/// Who is spared from weight decay; a parameter that meets any of these.
+struct NoDecay {
+  std::vector<std::string>
+      names;             ///< its name contains one of them (PaddleClas' no_weight_decay_name, split at spaces)
+  bool norm = false;     ///< it belongs to a module whose type is named …Norm…: BatchNorm2d, LayerNorm, ours
+  bool bias = false;     ///< the last part of its name is "bias"
+  bool one_dim = false;  ///< it has one dimension (PaddleClas' one_dim_param_no_weight_decay)
+};
+
+/// The trainable parameters in the order of the model: those that decay as the optimizer says, then those that do not.
+/// A group without parameters is left out; a parameter that two modules share is taken once.
+std::vector<ParamGroup> decay_groups(const torch::nn::Module& module, const NoDecay& spared);
+
+/// Whether a module is a normalisation, told by the name of its type.
+bool is_norm(const torch::nn::Module& module);
+
+}  // namespace trireme::optim
