@@ -23,12 +23,19 @@
 #include "trireme/comm/collectives.h"          // all_reduce, broadcast, send, …
 #include "trireme/comm/group.h"                // Group: split, new_group
 #include "trireme/comm/work.h"                 // Work: an operation under way
+#include "trireme/data/batch_ops.h"            // data::Mixup, data::CutMix
+#include "trireme/data/image_dataset.h"        // data::ImageDataset
 #include "trireme/data/loader.h"               // data::Loader
 #include "trireme/data/mnist.h"                // data::Mnist, data::FashionMnist
+#include "trireme/data/synthetic.h"            // data::Synthetic
 #include "trireme/data/tensor_dataset.h"       // data::TensorDataset
+#include "trireme/data/wrappers.h"             // data::Map, Subset, Concat, Cache
+#include "trireme/models/models.h"             // models::create, models::lenet, models::resnet50, …
+#include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
 #include "trireme/parallel/checkpoint.h"       // checkpoint
 #include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
 #include "trireme/parallel/init.h"             // init_parallel_env, World
 #include "trireme/parallel/sync_batch_norm.h"  // convert_sync_batch_norm
 #include "trireme/pipeline/sampler.h"          // data::DistributedBatchSampler
+#include "trireme/train/model.h"               // Model, metric::…, callback::…
 #endif

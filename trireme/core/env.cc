@@ -45,6 +45,7 @@ const std::vector<Variable>& variables() {
       {"FLAGS_nccl_nrings", Use::program, "Number of NCCL rings, 1 to 8 (default 1)."},
       {"TRIREME_DATA_DIR", Use::program,
        "Folder with datasets, each in a folder of its own (fashion-mnist); looked into before the system's."},
+      {"TRIREME_WEIGHTS", Use::program, "Folder with weights by network, ResNet50.safetensors, for `pretrained: True`."},
       {"TRIREME_BACKEND", Use::program,
        "What moves CPU tensors: auto (default: shared memory inside a host, the network between hosts), shm, gloo or "
        "hierarchical."},

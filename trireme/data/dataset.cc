@@ -2,18 +2,43 @@
 
 #include <torch/torch.h>
 
+#include <utility>
 #include <vector>
 
 namespace trireme::data {
+namespace {
 
-Batch Dataset::batch(std::span<const int64_t> indices) const {
+template <typename Get>
+Batch stack(size_t count, const Get& get) {
   std::vector<torch::Tensor> data, targets;
-  for (const int64_t index : indices) {
-    Sample sample = get(index);
+  for (size_t i = 0; i < count; ++i) {
+    Sample sample = get(i);
     data.push_back(std::move(sample.data));
     targets.push_back(std::move(sample.target));
   }
   return {torch::stack(data), torch::stack(targets)};
+}
+
+}  // namespace
+
+Batch Dataset::batch(std::span<const int64_t> indices) const {
+  return stack(indices.size(), [&](size_t i) { return get(indices[i]); });
+}
+
+Sample Dataset::get(int64_t index, uint64_t /*draw*/) const {
+  return get(index);
+}
+
+Batch Dataset::batch(const Pick& pick) const {
+  return batch(std::span(pick.indices));
+}
+
+Batch RandomDataset::batch(const Pick& pick) const {
+  return stack(pick.indices.size(), [&](size_t i) { return get(pick.indices[i], pick.draws[i]); });
+}
+
+Batch RandomDataset::batch(std::span<const int64_t> indices) const {
+  return batch(Pick{{indices.begin(), indices.end()}, std::vector<uint64_t>(indices.size(), 0)});
 }
 
 }  // namespace trireme::data

@@ -9,6 +9,18 @@
 //     }
 //   };
 //
+// One whose samples change at random, from epoch to epoch, is a RandomDataset. It seeds a generator with the draw it is
+// given, and keeps none of its own, so that what comes depends on no thread:
+//
+//   class Noisy : public data::RandomDataset {
+//    public:
+//     int64_t size() const override { return 1000; }
+//     data::Sample get(int64_t index, uint64_t draw) const override {
+//       std::mt19937_64 generator(draw);
+//       …
+//     }
+//   };
+//
 // Datasets know nothing of ranks, batches and order: that is the Loader's.
 #pragma once
 
@@ -16,6 +28,8 @@
 
 #include <cstdint>
 #include <span>
+
+#include "trireme/pipeline/pick.h"
 
 namespace trireme::data {
 
@@ -27,8 +41,8 @@ struct Sample {
 /// Samples stacked along a new first dimension.
 using Batch = Sample;
 
-/// A Loader calls get() or batch() from a thread of its own, and several Loaders may share a dataset: both must be safe
-/// to call from several threads at once, and must give the same for the same index whenever they are called.
+/// A Loader calls get() or batch() from threads of its own, and several Loaders may share a dataset: all must be safe
+/// to call from several threads at once, and must give the same for the same index and draw whenever they are called.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -37,6 +51,21 @@ class Dataset {
   virtual Sample get(int64_t index) const = 0;
   /// get() of each, stacked. Override it where many at once are faster than one by one.
   virtual Batch batch(std::span<const int64_t> indices) const;
+
+  /// The same with draws, which a dataset without randomness need not look at: get(index) and batch(pick.indices).
+  virtual Sample get(int64_t index, uint64_t draw) const;
+  /// This is what a Loader asks for.
+  virtual Batch batch(const Pick& pick) const;
+};
+
+/// One whose samples depend on their draws. Override get(index, draw); batch(pick) stacks what it gives.
+class RandomDataset : public Dataset {
+ public:
+  Sample get(int64_t index, uint64_t draw) const override = 0;
+  Sample get(int64_t index) const override { return get(index, 0); }
+  Batch batch(const Pick& pick) const override;
+  /// With draws of 0.
+  Batch batch(std::span<const int64_t> indices) const override;
 };
 
 }  // namespace trireme::data

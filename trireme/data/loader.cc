@@ -3,15 +3,20 @@
 #include <errno.h>
 #include <torch/torch.h>
 
+#include <deque>
 #include <future>
 #include <optional>
 
 #include "trireme/core/error.h"
-#include "trireme/pipeline/background.h"
+#include "trireme/data/device_copy.h"
 #include "trireme/pipeline/sampler.h"
+#include "trireme/pipeline/workers.h"
 
 namespace trireme::data {
 namespace {
+
+constexpr int kMostWorkers = 1024;
+constexpr int kMostPrefetch = 1024;
 
 SamplerOptions sampler_options(const Dataset* dataset, const LoaderOptions& options) {
   if (dataset == nullptr) throw UsageError("Loader: the dataset is a null pointer");
@@ -20,13 +25,18 @@ SamplerOptions sampler_options(const Dataset* dataset, const LoaderOptions& opti
           .shuffle = options.shuffle,
           .drop_last = options.drop_last,
           .order = options.order,
-          .seed = options.seed};
+          .seed = options.seed,
+          .multi_scale = options.multi_scale};
 }
 
-std::unique_ptr<Background> make_worker(int workers) {
-  if (workers < 0 || workers > 1)
-    throw UsageError("Loader: workers is {}; it may be 1, or 0 for reading in the calling thread", workers);
-  return workers == 0 ? nullptr : std::make_unique<Background>("the data loader");
+std::unique_ptr<Workers> make_workers(const LoaderOptions& options) {
+  if (options.workers < 0 || options.workers > kMostWorkers)
+    throw UsageError("Loader: workers is {}; it may be from 1 to {}, or 0 for reading in the calling thread",
+                     options.workers, kMostWorkers);
+  if (options.prefetch < 1 || options.prefetch > kMostPrefetch)
+    throw UsageError("Loader: prefetch is {}; it may be from 1 to {} batches for each worker", options.prefetch,
+                     kMostPrefetch);
+  return options.workers == 0 ? nullptr : std::make_unique<Workers>(options.workers, "the data loader");
 }
 
 }  // namespace
@@ -38,10 +48,11 @@ class Loader::Impl {
         options_(options),
         device_(device),
         sampler_(sampler_options(dataset_.get(), options), me),
-        worker_(make_worker(options.workers)) {}
+        copy_(device),
+        workers_(make_workers(options)) {}
 
   void start() {
-    next_ = {};
+    forget();
     sampler_.start();
     advance();
   }
@@ -55,10 +66,14 @@ class Loader::Impl {
       sampler_.next();  // ends the epoch
       return;
     }
-    Batch batch = worker_ ? fetched(plan, step) : fetch(*dataset_, *plan, step);
+    if (!copy_.on_its_way()) copy_.send(workers_ ? fetched(plan, step) : fetch(*dataset_, *plan, step, device_));
     sampler_.next();  // only now is it consumed
-    if (worker_ && step + 1 < plan->steps()) next_ = ask(plan, step + 1);
-    current_ = Batch{batch.data.to(device_), batch.target.to(device_)};
+    Batch batch = copy_.receive();
+    if (workers_) {
+      ask_ahead(plan, step + 1);
+      send_ahead(step + 1);
+    }
+    current_ = std::move(batch);
   }
 
   std::optional<Batch>& current() { return current_; }
@@ -66,34 +81,69 @@ class Loader::Impl {
 
   void set_epoch(int64_t epoch) {
     sampler_.set_epoch(epoch);
-    next_ = {};
+    forget();
   }
 
   void load_state(const SamplerState& state) {
     sampler_.load_state(state);
-    next_ = {};
+    forget();
   }
 
  private:
   using Plan = std::shared_ptr<const EpochPlan>;
+  struct Asked {
+    int64_t step;
+    std::shared_future<Batch> batch;  // shared: so that one can look without taking
+  };
 
-  static Batch fetch(const Dataset& dataset, const EpochPlan& plan, int64_t step) {
-    const torch::NoGradGuard no_grad;  // the worker's thread and the caller's must not differ
-    return dataset.batch(plan.batch(step));
+  static Batch fetch(const Dataset& dataset, const EpochPlan& plan, int64_t step, torch::Device device) {
+    const torch::NoGradGuard no_grad;  // the workers' threads and the caller's must not differ
+    return pinned(dataset.batch(plan.pick(step)), device);
   }
 
-  std::future<Batch> ask(const Plan& plan, int64_t step) {
-    return worker_->run([dataset = dataset_, plan, step] { return fetch(*dataset, *plan, step); });
+  Asked ask(const Plan& plan, int64_t step) {
+    auto job = [dataset = dataset_, plan, step, device = device_] { return fetch(*dataset, *plan, step, device); };
+    return {step, workers_->run(std::move(job)).share()};
   }
 
+  /// Keeps the workers busy: from the next step on, or behind what was asked for already.
+  void ask_ahead(const Plan& plan, int64_t next) {
+    const auto most = static_cast<size_t>(options_.workers) * static_cast<size_t>(options_.prefetch);
+    int64_t step = asked_.empty() ? next : asked_.back().step + 1;
+    for (; asked_.size() < most && step < plan->steps(); ++step) asked_.push_back(ask(plan, step));
+  }
+
+  /// A failed batch is taken out before it is thrown: it is thrown once, and asked for anew if wanted again.
   Batch fetched(const Plan& plan, int64_t step) {
-    std::future<Batch> asked = next_.valid() ? std::move(next_) : ask(plan, step);
-    if (asked.wait_for(options_.timeout) != std::future_status::ready)
+    if (!asked_.empty() && asked_.front().step != step) asked_.push_front(ask(plan, step));
+    ask_ahead(plan, step);
+    if (asked_.front().batch.wait_for(options_.timeout) != std::future_status::ready)
       throw SystemError(ETIMEDOUT,
                         "Loader: batch {} of epoch {} was not ready after {} s; is the dataset's storage slow? "
                         "LoaderOptions::timeout allows more",
                         step, sampler_.epoch(), options_.timeout.count());
-    return asked.get();
+    const auto batch = std::move(asked_.front().batch);
+    asked_.pop_front();
+    return batch.get();
+  }
+
+  /// Sends the next batch on its way to the device, if that is worth while and it is ready.
+  void send_ahead(int64_t next) {
+    if (!copy_.overlaps() || asked_.empty() || asked_.front().step != next) return;
+    if (asked_.front().batch.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
+    try {
+      copy_.send(asked_.front().batch.get());
+      asked_.pop_front();
+    } catch (...) {  // stays where it is: it is thrown when its turn comes
+      copy_.forget();
+    }
+  }
+
+  /// What was prepared for a loop that is over.
+  void forget() {
+    asked_.clear();
+    copy_.forget();
+    if (workers_) workers_->drop_waiting();
   }
 
   std::shared_ptr<const Dataset> dataset_;
@@ -101,8 +151,9 @@ class Loader::Impl {
   torch::Device device_;
   DistributedBatchSampler sampler_;
   std::optional<Batch> current_;
-  std::future<Batch> next_;             // the sampler's next step, when it was asked for
-  std::unique_ptr<Background> worker_;  // null: the calling thread reads
+  std::deque<Asked> asked_;           // the steps behind the one on its way, in order
+  DeviceCopy copy_;                   // the sampler's next step, when it was sent ahead
+  std::unique_ptr<Workers> workers_;  // null: the calling thread reads
 };
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, RankInfo me, torch::Device device)

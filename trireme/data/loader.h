@@ -5,7 +5,12 @@
 //     for (auto& [x, y] : train) …                       // x: 64 x 1 x 28 x 28, y: 64
 //
 // Which samples come when is DistributedBatchSampler's (pipeline/sampler.h): each loop is the next epoch, shuffled
-// anew. While the program works on a batch, a thread prepares the next; what comes does not depend on that.
+// anew. While the program works on a batch, threads prepare the next ones, and the next one's copy to a GPU is under
+// way; what comes does not depend on that, nor on the number of threads.
+//
+// A worker prepares whole batches, each its own, and several at once are under way. To share out the samples of one
+// batch would bring only the first batch of an epoch earlier, and would cost a hand-over for each sample, which for
+// small ones is more than the sample itself.
 //
 // Saving inside of a loop and loading in another run, of any world size, goes on behind the batch at hand:
 //
@@ -34,9 +39,11 @@ struct LoaderOptions {
   bool shuffle = false;
   bool drop_last = false;  ///< leave out a last batch that is smaller
   Order order = Order::paddle;
-  uint64_t seed = 0;  ///< of the shuffle, added to the epoch
+  uint64_t seed = 0;  ///< of the shuffle, added to the epoch, and of all that is random about samples
   int workers = 1;    ///< threads that prepare batches; 0: the calling thread does, when it asks for the batch
+  int prefetch = 2;   ///< batches that are prepared ahead, for each worker
   std::chrono::seconds timeout = std::chrono::minutes(30);  ///< for one batch to be prepared by a worker
+  MultiScale multi_scale = {};  ///< images of changing size; with scales, batch_size is that of the first
 };
 
 /// A world that knows its device.
@@ -45,7 +52,8 @@ concept HasDevice = std::convertible_to<World, RankInfo> && requires(const World
   { world.device() } -> std::convertible_to<torch::Device>;
 };
 
-/// For one thread at a time. Destroying it waits until the sample that is being read has been read.
+/// For one thread at a time. Its threads stay from one loop to the next. Destroying it waits until the batches that are
+/// being read have been read.
 class Loader {
  public:
   class Iterator;
@@ -67,8 +75,9 @@ class Loader {
   Loader(Loader&&) noexcept;
   Loader& operator=(Loader&&) noexcept;
 
-  /// Begins the next epoch, or the rest of one after load_state(). What a dataset throws is thrown here or by ++, and
-  /// the batch does not count as consumed. SystemError with ETIMEDOUT when a worker takes longer than the timeout.
+  /// Begins the next epoch, or the rest of one after load_state(). What a dataset throws is thrown here or by ++, when
+  /// the batch's turn comes, and the batch does not count as consumed: a further ++ asks for it again. SystemError with
+  /// ETIMEDOUT when a worker takes longer than the timeout.
   Iterator begin();
   static std::nullptr_t end() { return nullptr; }
 

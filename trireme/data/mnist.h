@@ -26,6 +26,8 @@ struct MnistOptions {
 /// A small value: copies share the images.
 class Mnist : public Dataset {
  public:
+  using Dataset::batch;
+  using Dataset::get;
   /// Reads {train,t10k}-images-idx3-ubyte and {train,t10k}-labels-idx1-ubyte, each plain or as .gz. Throws UsageError
   /// that names the file for one that is missing, damaged, or does not belong to the other, and for a std of 0.
   explicit Mnist(const std::filesystem::path& folder, const MnistOptions& options = {});

@@ -9,6 +9,8 @@ namespace trireme::data {
 
 class TensorDataset : public Dataset {
  public:
+  using Dataset::batch;
+  using Dataset::get;
   /// Shares the tensors' memory. Throws UsageError when their first dimensions differ.
   TensorDataset(torch::Tensor data, torch::Tensor target);
 

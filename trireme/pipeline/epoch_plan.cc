@@ -100,6 +100,12 @@ StageOrder running_order(const SamplerOptions& options, int64_t epoch, const std
   return order;
 }
 
+ScaledSteps scaled(const SamplerOptions& options, int64_t begin, int64_t length, int64_t ranks) {
+  return scaled_steps(
+      scale_choices(options.multi_scale, options.batch_size),
+      {.begin = begin, .length = length, .ranks = ranks, .drop_last = options.drop_last, .seed = options.seed});
+}
+
 }  // namespace
 
 const char* to_string(Order order) {
@@ -115,19 +121,30 @@ void check(const SamplerOptions& options, RankInfo me) {
     throw UsageError("sampler: {} samples are more than the {} it can number", options.samples, kMaxSamples);
   if (options.batch_size < 1 || options.batch_size > kMaxBatch)
     throw UsageError("sampler: batch_size is {}; it must be from 1 to {}", options.batch_size, kMaxBatch);
+  check(options.multi_scale);
 }
 
 int64_t steps_per_epoch(const SamplerOptions& options, int64_t ranks) {
-  return steps_for(options, per_rank(options, options.samples, ranks));
+  const int64_t samples = per_rank(options, options.samples, ranks);
+  if (options.multi_scale.scales.empty()) return steps_for(options, samples);
+  return static_cast<int64_t>(scaled(options, 0, samples * ranks, ranks).image_sizes.size());
 }
 
 EpochPlan::EpochPlan(const SamplerOptions& options, int64_t epoch, const std::vector<Stage>& stages, RankInfo me)
-    : batch_size_(options.batch_size), deal_(options.order), me_(me), consumed_(stages.back().consumed) {
+    : batch_size_(options.batch_size),
+      deal_(options.order),
+      seed_(options.seed),
+      epoch_(epoch),
+      me_(me),
+      consumed_(stages.back().consumed) {
   StageOrder order = running_order(options, epoch, stages);
   order_ = std::move(order.samples);
   length_ = order.length;
   padding_ = order.padding;
   steps_ = steps_for(options, (length_ - consumed_) / me.size);
+  if (options.multi_scale.scales.empty()) return;
+  scaled_ = scaled(options, consumed_, length_, me.size);
+  steps_ = static_cast<int64_t>(scaled_.image_sizes.size());
 }
 
 std::vector<int64_t> EpochPlan::batch(int64_t step) const {
@@ -140,7 +157,16 @@ std::vector<int64_t> EpochPlan::batch(int64_t step) const {
   return batch;
 }
 
+Pick EpochPlan::pick(int64_t step) const {
+  std::vector<int64_t> indices = batch(step);
+  std::vector<uint64_t> draws;
+  for (const int64_t index : indices) draws.push_back(mix(seed_, epoch_, index));
+  const int64_t image_size = scaled_.image_sizes.empty() ? 0 : scaled_.image_sizes[static_cast<size_t>(step)];
+  return Pick::of(std::move(indices), std::move(draws), image_size);
+}
+
 int64_t EpochPlan::consumed_before(int64_t step) const {
+  if (!scaled_.begins.empty()) return scaled_.begins[static_cast<size_t>(step)];
   return std::min(consumed_ + step * batch_size_ * me_.size, length_);
 }
 

@@ -23,6 +23,8 @@
 #include <vector>
 
 #include "trireme/core/rank_info.h"
+#include "trireme/pipeline/multi_scale.h"
+#include "trireme/pipeline/pick.h"
 
 namespace trireme::data {
 
@@ -42,7 +44,8 @@ struct SamplerOptions {
   /// samples for which there would have been padding, as by drop_last of both its sampler and its DataLoader.
   bool drop_last = false;
   Order order = Order::paddle;
-  uint64_t seed = 0;  ///< added to the epoch to seed the shuffle (low 32 bits). Paddle has none: 0
+  uint64_t seed = 0;            ///< added to the epoch to seed the shuffle (low 32 bits). Paddle has none: 0
+  MultiScale multi_scale = {};  ///< with scales, batch_size is that of the first
 };
 
 /// Throws UsageError for numbers that make no sense, naming them.
@@ -69,6 +72,9 @@ class EpochPlan {
   int64_t steps() const { return steps_; }
   /// The samples this rank sees in a step, 0 <= step < steps().
   std::vector<int64_t> batch(int64_t step) const;
+  /// The same with their draws, each made of seed, epoch and sample: whatever the number of ranks, and wherever an
+  /// epoch was interrupted, a sample's draw is the same.
+  Pick pick(int64_t step) const;
   /// What the running stage has consumed before the given step.
   int64_t consumed_before(int64_t step) const;
   /// How many of the stage's order are repetitions.
@@ -77,12 +83,15 @@ class EpochPlan {
  private:
   int64_t batch_size_;
   Order deal_;
+  uint64_t seed_;
+  int64_t epoch_;
   RankInfo me_;
   int64_t consumed_;             // when the plan begins
   std::vector<uint32_t> order_;  // of the running stage
   int64_t length_ = 0;           // of the order; what lies behind is cut off
   int64_t padding_ = 0;
   int64_t steps_ = 0;
+  ScaledSteps scaled_;  // empty without scales
 };
 
 }  // namespace trireme::data

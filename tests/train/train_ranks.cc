@@ -1,0 +1,234 @@
+// One rank of the tests of Model: trireme launch -n 2 train_ranks CASE [NUMBER|WORD…]
+//
+// A case prints on rank 0 what must not depend on the number of ranks; train_test.py compares.
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/core/parallel_env.h"
+#include "trireme/data/tensor_dataset.h"
+#include "trireme/optim/optimizers.h"
+#include "trireme/parallel/init.h"
+#include "trireme/train/model.h"
+
+namespace trireme::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct NetImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return last(torch::tanh(first(x))); }
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(4, 8));
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(8, 3));
+};
+TORCH_MODULE(Net);
+
+// Gives the probability that a number is positive.
+struct JudgeImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return torch::sigmoid(layer(x)); }
+  torch::nn::Linear layer = register_module("layer", torch::nn::Linear(4, 1));
+};
+TORCH_MODULE(Judge);
+
+int rank() {
+  return is_initialized() ? Group::world().rank() : 0;
+}
+
+void say(const std::string& line) {
+  if (rank() == 0) std::cout << line << "\n" << std::flush;
+}
+
+// The bits of each number.
+void say(const Results& results) {
+  for (const auto& [name, value] : results) say(fmt::format("{} {:a}", name, value));
+}
+
+void say_parameters(const Model& model) {
+  std::vector<double> all;
+  for (const torch::Tensor& parameter : model.parameters()) {
+    const torch::Tensor flat = parameter.detach().to(torch::kDouble).reshape({-1});
+    all.insert(all.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+  }
+  for (const std::string& one : all_gather_object(fmt::format("{}", fmt::join(all, " "))))
+    if (one != fmt::format("{}", fmt::join(all, " "))) throw std::runtime_error("the ranks' parameters differ");
+  say(fmt::format("parameters {}", fmt::join(all, " ")));
+}
+
+data::TensorDataset points(int64_t count) {
+  torch::manual_seed(3);
+  const torch::Tensor x = torch::randn({count, 4});
+  return {x, x.narrow(1, 0, 3).argmax(1)};
+}
+
+// Starts with other weights on every rank; the Model makes them rank 0's.
+Net net() {
+  torch::manual_seed(7 + ParallelEnv::from_environment().rank);
+  return Net();
+}
+
+Model classifier(const AmpOptions& amp = {}) {
+  Model model(net());
+  model.prepare({.optimizer = [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.05}); },
+                 .loss = torch::nn::CrossEntropyLoss(),
+                 .metrics = {metric::Accuracy()},
+                 .amp = amp});
+  return model;
+}
+
+// SAMPLES BATCH ACCUMULATE ITERATIONS (0: two epochs)
+void fit(const Words& words) {
+  Model model = classifier();
+  FitOptions options{.eval = points(50), .batch_size = std::stoll(words[1]), .epochs = 2, .verbose = 0};
+  options.accumulate_grad_batches = std::stoll(words[2]);
+  if (words[3] != "0") options.num_iters = std::stoll(words[3]);
+  const Results results = model.fit(points(std::stoll(words[0])), options);
+  for (const auto& [name, value] : results) say(fmt::format("{} {}", name, value));
+  say_parameters(model);
+}
+
+// SAMPLES BATCH
+void evaluate(const Words& words) {
+  Model model = classifier();
+  const int64_t batch_size = std::stoll(words[1]);
+  say(model.evaluate(points(std::stoll(words[0])), {.batch_size = batch_size, .verbose = 0}));
+  torch::manual_seed(11);
+  Model judge((Judge()));
+  judge.prepare({.loss = torch::nn::BCELoss(), .metrics = {metric::Precision(), metric::Recall(), metric::Auc()}});
+  const data::TensorDataset samples = points(std::stoll(words[0]));
+  std::vector<int64_t> all(static_cast<size_t>(samples.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const torch::Tensor x = samples.batch(all).data;
+  const data::TensorDataset signs(x, (x.select(1, 0) > 0).to(torch::kFloat).unsqueeze(1));
+  say(judge.evaluate(signs, {.batch_size = batch_size, .verbose = 0}));
+}
+
+// SAMPLES BATCH: every rank has every output, at its place.
+void predict(const Words& words) {
+  Model model = classifier();
+  const data::TensorDataset samples = points(std::stoll(words[0]));
+  const torch::Tensor outputs = model.predict(samples, {.batch_size = std::stoll(words[1]), .verbose = 0});
+  for (int64_t i = 0; i < samples.size(); ++i)
+    if (!model.predict_batch(samples.get(i).data.unsqueeze(0))[0].allclose(outputs[i], 1e-5, 1e-6))
+      throw std::runtime_error(fmt::format("output {} is another sample's", i));
+  const std::string shape = fmt::format("{}", fmt::join(outputs.sizes(), " x "));
+  for (const std::string& one : all_gather_object(shape)) say(one);
+}
+
+// FOLDER: sample 25 of 40 is broken; in batches of 4 on two ranks it is rank 0's fourth.
+void broken(const Words& words) {
+  Model model = classifier();
+  torch::Tensor x = torch::randn({40, 4});
+  const torch::Tensor y = torch::zeros({40}, torch::kLong);
+  const FitOptions options{
+      .batch_size = 4, .epochs = 2, .log_freq = 2, .save_dir = words[0], .verbose = 0, .shuffle = false};
+  model.fit(data::TensorDataset(x, y), options);
+  x[25] = std::nan("");
+  try {
+    model.fit(data::TensorDataset(x, y), options);
+  } catch (const UsageError& error) {
+    std::cerr << fmt::format("rank {} stops: {}", rank(), error.what()) << std::endl;
+    model.load(std::filesystem::path(words[0]) / "final");
+    const Results results = model.eval_batch(torch::zeros({1, 4}), torch::zeros({1}, torch::kLong));
+    say(std::isfinite(results.at("loss")) ? "whole" : "lost");
+  }
+}
+
+// Only rank 1 wishes to stop: all do, at the same place.
+void stop(const Words&) {
+  struct Stopper : Callback {
+    void on_train_batch_end(Run& run) override {
+      run.stop = run.stop || (run.me.rank == run.me.size - 1 && run.step == 3);
+    }
+    void on_train_end(Run& run) override {
+      std::cout << fmt::format("rank {} ended at {}\n", run.me.rank, run.iteration) << std::flush;
+    }
+  };
+  classifier().fit(points(100), {.batch_size = 2, .epochs = 3, .log_freq = 6, .verbose = 0, .callbacks = {Stopper()}});
+}
+
+// FOLDER
+void save(const Words& words) {
+  const std::filesystem::path folder = words[0];
+  const FitOptions options{.batch_size = 5, .verbose = 0};
+  Model unbroken = classifier();
+  unbroken.fit(points(40), options);
+  unbroken.save(folder / "half");
+  unbroken.fit(points(40), options);
+  say_parameters(unbroken);
+  Model loaded = classifier();
+  loaded.load(folder / "half");
+  loaded.fit(points(40), options);
+  say_parameters(loaded);
+  try {
+    loaded.save(folder / "half.safetensors" / "below");  // a file is no folder
+  } catch (const std::exception& error) {
+    std::cout << fmt::format("rank {} cannot save: {}\n", rank(), error.what()) << std::flush;
+  }
+}
+
+// LEVEL TYPE
+void amp(const Words& words) {
+  const std::map<std::string, AmpLevel> levels = {{"O0", AmpLevel::O0}, {"O1", AmpLevel::O1}, {"O2", AmpLevel::O2}};
+  Model model =
+      classifier({.level = levels.at(words[0]), .dtype = words[1] == "fp16" ? torch::kHalf : torch::kBFloat16});
+  const Results before = model.evaluate(points(60), {.batch_size = 10, .verbose = 0});
+  const Results after = model.fit(points(60), {.eval = points(60), .batch_size = 10, .epochs = 12, .verbose = 0});
+  say(after.at("eval_loss") < before.at("loss") / 2 ? "learnt" : "learnt nothing");
+  say(c10::toString(model.parameters()[0].scalar_type()));
+  model.save(words[2]);
+  Model full(net());
+  full.load(words[2]);
+  say(fmt::format("difference {}", std::abs(full.predict(points(60), {.verbose = 0}).sum().item<double>() -
+                                            model.predict(points(60), {.verbose = 0}).sum().item<double>())));
+  say_parameters(model);
+}
+
+// A net that is not trained has rank 0's weights too.
+void frozen(const Words&) {
+  Net fixed = net();
+  for (torch::Tensor parameter : fixed->parameters()) parameter.requires_grad_(false);
+  Model model(fixed);
+  const double output = model.predict(points(9), {.batch_size = 2, .verbose = 0}).sum().item<double>();
+  say(fmt::format("outputs {:.6f}", output));
+  say_parameters(model);
+}
+
+void random(const Words&) {
+  Model model = classifier();
+  model.predict_batch(torch::zeros({1, 4}));
+  const std::vector<std::string> drawn = all_gather_object(fmt::format("{}", torch::rand({}).item<double>()));
+  say(std::set<std::string>(drawn.begin(), drawn.end()).size() == drawn.size() ? "different" : "equal");
+}
+
+// VERBOSE
+void progress(const Words& words) {
+  classifier().fit(points(300), {.eval = points(20), .batch_size = 10, .epochs = 2, .verbose = std::stoi(words[0])});
+}
+
+const std::map<std::string, void (*)(const Words&)> kCases = {
+    {"amp", amp},         {"broken", broken},     {"evaluate", evaluate}, {"fit", fit},   {"frozen", frozen},
+    {"predict", predict}, {"progress", progress}, {"random", random},     {"save", save}, {"stop", stop},
+};
+
+int run(const Words& words) {
+  if (words.empty() || !kCases.contains(words[0])) throw UsageError("train_ranks: no such case");
+  kCases.at(words[0])(Words(words.begin() + 1, words.end()));
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme::test
+
+int main(int argc, char** argv) try {
+  return trireme::test::run({argv + 1, argv + argc});
+} catch (const trireme::Error& error) {
+  std::cerr << error.what() << std::endl;
+  return error.exit_code();
+}

@@ -1,0 +1,181 @@
+#include "trireme/data/image_dataset.h"
+
+#include <errno.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+
+namespace trireme::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kReplacements = 20;
+constexpr size_t kShown = 20;  // bad pictures in a message
+constexpr size_t kLargestFile = size_t{1} << 30;
+
+/// Different pictures that could not be used. Thread-safe.
+class BadPictures {
+ public:
+  BadPictures(int64_t samples, const ImageDatasetOptions& options)
+      : samples_(samples),
+        limit_(std::max(options.bad_at_least, static_cast<int64_t>(options.bad_share * static_cast<double>(samples)))) {
+  }
+
+  void add(int64_t index, const std::string& path, const std::string& reason) {
+    size_t so_far = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!known_.insert(index).second) return;
+      if (first_.size() < kShown) first_.push_back(fmt::format("{}: {}", path, reason));
+      so_far = known_.size();
+    }
+    log_warning("[data] {}: {}; another picture takes its place ({} of {} are bad so far, {} are allowed)", path,
+                reason, so_far, samples_, limit_);
+  }
+
+  int64_t count() const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<int64_t>(known_.size());
+  }
+
+  void check() const {
+    if (count() > limit_) fail(fmt::format("{} are allowed (bad_share, bad_at_least)", limit_));
+  }
+
+  [[noreturn]] void fail(const std::string& rule) const {
+    const std::lock_guard lock(mutex_);
+    throw UsageError("{} of {} pictures could not be used, {}. The first:\n  {}", known_.size(), samples_, rule,
+                     join(first_, "\n  "));
+  }
+
+ private:
+  int64_t samples_;
+  int64_t limit_;
+  mutable std::mutex mutex_;
+  std::unordered_set<int64_t> known_;  // GUARDED_BY(mutex_)
+  std::vector<std::string> first_;     // GUARDED_BY(mutex_)
+};
+
+void check_options(const ImageDatasetOptions& options, const ImageList& list) {
+  if (list.size() == 0) throw UsageError("ImageDataset: the list is empty");
+  std::error_code ignored;
+  if (!options.root.empty() && !fs::is_directory(options.root, ignored))
+    throw UsageError("ImageDataset: {} is not a folder; the list's pictures, such as {}, are looked for there",
+                     options.root.string(), list.path(0));
+  if (!(options.bad_share >= 0 && options.bad_share <= 1) || options.bad_at_least < 0)
+    throw UsageError("ImageDataset: bad_share is {} and bad_at_least is {}; a share is from 0 to 1, a number 0 or more",
+                     options.bad_share, options.bad_at_least);
+}
+
+}  // namespace
+
+class ImageDataset::Reader {
+ public:
+  using Transforms = std::shared_ptr<const image::Transforms>;
+
+  Reader(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options)
+      : list_(std::move(list)),
+        root_(options.root),
+        transforms_(std::make_shared<const image::Transforms>(std::move(transforms))),
+        bad_(list_.size(), options) {
+    check_options(options, list_);
+  }
+
+  const ImageList& list() const { return list_; }
+  const BadPictures& bad() const { return bad_; }
+
+  /// For pictures of that size; 0: their own.
+  Transforms transforms(int64_t image_size) {
+    if (image_size == 0) return transforms_;
+    const std::lock_guard lock(mutex_);
+    Transforms& found = resized_[image_size];
+    const auto side = static_cast<int>(image_size);
+    if (!found) found = std::make_shared<const image::Transforms>(transforms_->resized({side, side}));
+    return found;
+  }
+
+  /// Writes the picture, or one that takes its place, and returns its label.
+  int64_t read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out) {
+    TORCH_CHECK_INDEX(index >= 0 && index < list_.size(), "sample ", index, " of a dataset of ", list_.size());
+    if (try_read(index, draw, transforms, out)) return list_.label(index);
+    for (int attempt = 1; attempt <= kReplacements; ++attempt) {
+      const uint64_t other_draw = mix(draw, attempt);
+      const auto other = static_cast<int64_t>(other_draw % static_cast<uint64_t>(list_.size()));
+      if (try_read(other, other_draw, transforms, out)) return list_.label(other);
+    }
+    bad_.fail(fmt::format("and for one of them {} others in a row could not take its place", kReplacements));
+  }
+
+ private:
+  bool try_read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out) {
+    const fs::path path = root_ / list_.path(index);
+    const auto bytes = read_file(path, kLargestFile);
+    if (!bytes) {
+      bad_.add(index, path.string(), errno_text(errno));
+      return false;
+    }
+    try {
+      image::Random random(draw);
+      transforms.run(*bytes, random, out);
+      return true;
+    } catch (const image::ImageError& error) {
+      bad_.add(index, path.string(), error.what());
+      return false;
+    }
+  }
+
+  ImageList list_;
+  fs::path root_;
+  Transforms transforms_;
+  BadPictures bad_;
+  std::mutex mutex_;
+  std::map<int64_t, Transforms> resized_;  // GUARDED_BY(mutex_)
+};
+
+ImageDataset::ImageDataset(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options)
+    : reader_(std::make_shared<Reader>(std::move(list), std::move(transforms), options)) {}
+
+int64_t ImageDataset::size() const {
+  return reader_->list().size();
+}
+
+const ImageList& ImageDataset::list() const {
+  return reader_->list();
+}
+
+int64_t ImageDataset::bad_count() const {
+  return reader_->bad().count();
+}
+
+Sample ImageDataset::get(int64_t index, uint64_t draw) const {
+  const Batch one = batch(Pick{{index}, {draw}, draw});
+  return {one.data[0], one.target[0]};
+}
+
+Batch ImageDataset::batch(const Pick& pick) const {
+  reader_->bad().check();
+  const auto transforms = reader_->transforms(pick.image_size);
+  const auto count = static_cast<int64_t>(pick.indices.size());
+  Batch batch{torch::empty({count, transforms->channels(), transforms->height(), transforms->width()}),
+              torch::empty({count}, torch::kInt64)};
+  auto* out = batch.data.data_ptr<float>();
+  auto* target = batch.target.data_ptr<int64_t>();
+  for (size_t i = 0; i < pick.indices.size(); ++i, out += transforms->elements())
+    *target++ = reader_->read(pick.indices[i], pick.draws[i], *transforms, out);
+  return batch;
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,52 @@
+// Pictures from files, each as a pipeline of transforms makes it.
+//
+//   data::ImageDataset train(data::read_image_list("train_list.txt"),
+//                            image::Transforms({image::DecodeImage{}, image::RandCropImage{}, image::RandFlipImage{},
+//                                               image::NormalizeImage{}}),
+//                            {.root = "ILSVRC2012"});
+//   data::Loader loader(train, {.batch_size = 64, .shuffle = true, .workers = 4}, world);
+//
+// A picture that cannot be read or decoded is logged with its path, counted, and replaced by another that its draw
+// decides. When there are more than a stated share of them, the next batch is a UsageError with their list.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "trireme/data/dataset.h"
+#include "trireme/image/pipeline.h"
+#include "trireme/pipeline/image_list.h"
+
+namespace trireme::data {
+
+struct ImageDatasetOptions {
+  std::filesystem::path root = {};  ///< what the list's paths are relative to
+  double bad_share = 0.01;          ///< of the dataset: more bad pictures than this are an error
+  int64_t bad_at_least = 10;        ///< but never so few as these
+};
+
+/// A small value: copies share list and counts. Samples are float, channels x height x width, and an int64 label
+/// (ImageList::kUnlabelled where there is none).
+class ImageDataset : public RandomDataset {
+ public:
+  using RandomDataset::batch;
+  using RandomDataset::get;
+  /// Throws UsageError when the list is empty, root is no folder, or an option makes no sense.
+  ImageDataset(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options = {});
+
+  int64_t size() const override;
+  Sample get(int64_t index, uint64_t draw) const override;
+  /// With an image size, through the transforms of that size (multi-scale training).
+  Batch batch(const Pick& pick) const override;
+
+  const ImageList& list() const;
+  /// Different bad pictures met so far.
+  int64_t bad_count() const;
+
+ private:
+  class Reader;
+  std::shared_ptr<Reader> reader_;
+};
+
+}  // namespace trireme::data

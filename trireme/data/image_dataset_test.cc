@@ -1,0 +1,244 @@
+#include "trireme/data/image_dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <mutex>
+#include <set>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/log.h"
+#include "trireme/data/loader.h"
+#include "trireme/image/test_images.h"
+
+namespace trireme::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+image::Transforms training(int size = 16) {
+  return image::Transforms({image::DecodeImage{}, image::RandCropImage{.size = {size, size}}, image::RandFlipImage{},
+                            image::NormalizeImage{}});
+}
+
+image::Transforms evaluation() {
+  return image::Transforms({image::DecodeImage{}, image::ResizeImage{.size = {16, 16}}, image::NormalizeImage{}});
+}
+
+/// Catches what is logged.
+class Caught {
+ public:
+  Caught() {
+    before_ = set_log_sink([this](LogLevel, std::string_view text) {
+      const std::lock_guard lock(mutex_);
+      lines_.emplace_back(text);
+    });
+  }
+  ~Caught() { set_log_sink(before_); }
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+  LogSink before_;
+};
+
+/// A folder of small pictures, 0.jpg, 1.png, 2.jpg … with labels 0, 1, 2 …
+class Pictures : public ::testing::Test {
+ protected:
+  void write(int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      const image::Image picture = image::waves(40, 30, static_cast<int>(i));
+      put(i, i % 2 == 0 ? image::jpeg_of(picture) : image::png_of(picture));
+    }
+  }
+  static std::string name(int64_t i) { return std::to_string(i) + (i % 2 == 0 ? ".jpg" : ".png"); }
+  void put(int64_t i, const std::string& bytes) {
+    write_file_atomically(folder_.path() / name(i), bytes, {.durable = false});
+  }
+  std::filesystem::path file(int64_t i) const { return folder_.path() / name(i); }
+  static ImageList list(int64_t count) {
+    ImageList list;
+    for (int64_t i = 0; i < count; ++i) list.add(name(i), static_cast<int32_t>(i));
+    return list;
+  }
+  ImageDataset dataset(int64_t count, image::Transforms transforms, ImageDatasetOptions options = {}) const {
+    options.root = folder_.path();
+    return {list(count), std::move(transforms), options};
+  }
+
+  TempDir folder_;
+};
+
+template <typename Action>
+std::string refusal(Action action) {
+  try {
+    action();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(Pictures, AreReadAndTransformed) {
+  write(3);
+  const ImageDataset images = dataset(3, evaluation());
+  EXPECT_EQ(images.size(), 3);
+  const Batch batch = images.batch(std::vector<int64_t>{2, 1});
+  EXPECT_EQ(batch.data.sizes(), (std::vector<int64_t>{2, 3, 16, 16}));
+  EXPECT_TRUE(torch::equal(batch.target, torch::tensor({2, 1}, torch::kInt64)));
+  EXPECT_TRUE(torch::equal(images.get(1).data, batch.data[1]));
+  std::vector<float> expected(evaluation().elements());
+  image::Random random(0);
+  evaluation().run(*read_file(file(1)), random, expected.data());
+  EXPECT_TRUE(torch::equal(batch.data[1].flatten(), torch::tensor(expected)));
+  EXPECT_THROW(images.get(3), c10::IndexError);
+}
+
+TEST_F(Pictures, MayBeInAFolderForEachClass) {
+  for (const char* place : {"dog/1.png", "cat/1.png", "cat/2.png"}) {
+    std::filesystem::create_directories((folder_.path() / place).parent_path());
+    write_file_atomically(folder_.path() / place, image::png_of(image::waves(20, 20)), {.durable = false});
+  }
+  const ImageDataset images(read_image_folder(folder_.path()), evaluation(), {.root = folder_.path()});
+  EXPECT_TRUE(
+      torch::equal(images.batch(std::vector<int64_t>{0, 1, 2}).target, torch::tensor({0, 0, 1}, torch::kInt64)));
+}
+
+std::vector<torch::Tensor> epochs(const ImageDataset& images, int workers) {
+  Loader loader(images, {.batch_size = 4, .shuffle = true, .seed = 2, .workers = workers});
+  std::vector<torch::Tensor> all;
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (auto& [x, y] : loader) {
+      all.push_back(x);
+      all.push_back(y);
+    }
+  return all;
+}
+
+TEST_F(Pictures, DoNotDependOnTheWorkersEvenIfSomeAreBad) {
+  write(15);
+  put(3, "no picture at all");
+  const Caught caught;
+  const auto expected = epochs(dataset(15, training()), 0);
+  for (const int workers : {1, 3}) {
+    const auto batches = epochs(dataset(15, training()), workers);
+    ASSERT_EQ(batches.size(), expected.size());
+    for (size_t i = 0; i < batches.size(); ++i) EXPECT_TRUE(torch::equal(batches[i], expected[i])) << i;
+  }
+}
+
+TEST_F(Pictures, AreAugmentedAnewInEachEpoch) {
+  write(1);
+  Loader loader(dataset(1, training()), {.batch_size = 1});
+  std::vector<torch::Tensor> seen;
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (auto& [x, y] : loader) seen.push_back(x);
+  EXPECT_FALSE(torch::equal(seen[0], seen[1]));
+}
+
+TEST_F(Pictures, ThatAreBadAreNamedAndReplaced) {
+  write(8);
+  const std::string whole = *read_file(file(2));
+  put(2, whole.substr(0, whole.size() / 2));  // truncated
+  put(4, "");
+  std::filesystem::remove(file(6));
+  Caught caught;
+  const ImageDataset images = dataset(8, evaluation());
+  for (int round = 0; round < 2; ++round) {
+    const Batch batch = images.batch(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+    for (const int64_t bad : {2, 4, 6}) {
+      const auto stand_in = batch.target[bad].item<int64_t>();
+      EXPECT_THAT((std::set<int64_t>{0, 1, 3, 5, 7}), ::testing::Contains(stand_in));
+      EXPECT_TRUE(torch::equal(batch.data[bad], batch.data[stand_in]));
+    }
+  }
+  EXPECT_EQ(images.bad_count(), 3);
+  ASSERT_EQ(caught.lines().size(), 3u);  // each is named once
+  EXPECT_THAT(caught.lines()[0], AllOf(HasSubstr(file(2).string()), HasSubstr("1 of 8 are bad so far")));
+  EXPECT_THAT(caught.lines()[2], AllOf(HasSubstr(file(6).string()), HasSubstr("No such file")));
+}
+
+TEST_F(Pictures, OfWhichTooManyAreBadStopTheJob) {
+  write(40);
+  for (int64_t i = 0; i < 26; ++i) put(i, "bad");
+  const Caught caught;
+  const ImageDataset images = dataset(40, evaluation(), {.bad_share = 0.05, .bad_at_least = 1});
+  Loader loader(images, {.batch_size = 1, .workers = 0});
+  int64_t batches = 0;
+  const std::string message = refusal([&] {
+    for (auto& [x, y] : loader) batches += x.size(0);
+  });
+  EXPECT_LE(batches, 3);  // 5 % of 40 are allowed
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("of 40 pictures could not be used, 2 are allowed"), HasSubstr(file(0).string())));
+  const ImageDataset patient = dataset(40, evaluation(), {.bad_share = 0.6});
+  std::vector<int64_t> all(40);
+  std::iota(all.begin(), all.end(), 0);
+  patient.batch(all);
+  EXPECT_EQ(patient.bad_count(), 26);
+  const std::string later = refusal([&] { patient.batch(all); });
+  EXPECT_THAT(later, AllOf(HasSubstr("26 of 40 pictures"), HasSubstr("24 are allowed")));
+  EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 20);  // so many are listed
+}
+
+TEST_F(Pictures, ThatAreAllBadStopTheJobAtOnce) {
+  for (int64_t i = 0; i < 3; ++i) put(i, "bad");
+  const Caught caught;
+  EXPECT_THAT(refusal([&] { dataset(3, evaluation()).get(0); }),
+              HasSubstr("20 others in a row could not take its place"));
+}
+
+TEST_F(Pictures, ChangeTheirSizeFromBatchToBatch) {
+  write(30);
+  LoaderOptions options{.batch_size = 8, .workers = 2, .multi_scale = {.scales = {32, 64}}};
+  Loader loader(dataset(30, training(16)), options);
+  std::set<int64_t> sizes;
+  for (auto& [x, y] : loader) {
+    EXPECT_EQ(x.size(2), x.size(3));
+    sizes.insert(x.size(3));
+  }
+  EXPECT_EQ(sizes, (std::set<int64_t>{32, 64}));
+}
+
+TEST_F(Pictures, WithNonsenseAreRefused) {
+  EXPECT_THAT(refusal([] { ImageDataset(ImageList(), evaluation()); }), HasSubstr("the list is empty"));
+  EXPECT_THAT(refusal([] { ImageDataset(list(1), evaluation(), {.root = "/nowhere"}); }),
+              AllOf(HasSubstr("/nowhere is not a folder"), HasSubstr("0.jpg")));
+  EXPECT_THAT(refusal([&] { dataset(1, evaluation(), {.bad_share = 2}); }), HasSubstr("bad_share is 2"));
+}
+
+/// What of this process is in memory, now.
+int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t pages = 0;
+  statm >> pages >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST_F(Pictures, TakeNoMoreMemoryFromEpochToEpoch) {
+  write(48);
+  put(5, "bad");
+  const Caught caught;
+  Loader loader(dataset(48, training(64)), {.batch_size = 8, .shuffle = true, .workers = 3});
+  constexpr int64_t kBatch = 8 * 3 * 64 * 64 * sizeof(float);
+  const auto bytes_after = [&](int count) {
+    for (int epoch = 0; epoch < count; ++epoch)
+      for (auto& [x, y] : loader) EXPECT_EQ(x.size(0), 8);
+    return resident_bytes();
+  };
+  const int64_t before = bytes_after(20);  // until malloc has made its heaps, one for each thread
+  const int64_t after = bytes_after(100);
+  EXPECT_LT(after - before, 50 * kBatch);  // 20 MB; one batch lost in each epoch would be 40
+}
+
+}  // namespace
+}  // namespace trireme::data

@@ -1,0 +1,135 @@
+#include "trireme/data/wrappers.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+
+#include "trireme/core/error.h"
+#include "trireme/pipeline/shuffle.h"
+
+namespace trireme::data {
+namespace {
+
+std::vector<int64_t> range(int64_t first, int64_t count, int64_t size) {
+  if (first < 0 || count < 0 || first > size || count > size - first)
+    throw UsageError("Subset: samples {} to {} are wanted, but the dataset has {}", first, first + count - 1, size);
+  std::vector<int64_t> indices(static_cast<size_t>(count));
+  std::iota(indices.begin(), indices.end(), first);
+  return indices;
+}
+
+/// Rows of several batches, one behind the other, put back where they belong: row i goes to places[i].
+Batch put_together(const std::vector<Batch>& batches, const std::vector<int64_t>& places) {
+  if (batches.size() == 1) return batches[0];
+  std::vector<torch::Tensor> data, targets;
+  for (const Batch& batch : batches) {
+    data.push_back(batch.data);
+    targets.push_back(batch.target);
+  }
+  const auto order = torch::tensor(places).argsort();
+  return {torch::cat(data).index_select(0, order), torch::cat(targets).index_select(0, order)};
+}
+
+}  // namespace
+
+void Shared::check() const {
+  if (!dataset_) throw UsageError("a dataset to be wrapped is a null pointer");
+}
+
+Sample Map::get(int64_t index, uint64_t draw) const {
+  return function_(dataset_->get(index, draw), draw);
+}
+
+Batch Map::batch(const Pick& pick) const {
+  std::vector<torch::Tensor> data, targets;
+  for (size_t i = 0; i < pick.indices.size(); ++i) {
+    const Batch one = dataset_->batch(pick.only(i));  // rather than get(): it knows the image size
+    Sample sample = function_({one.data[0], one.target[0]}, pick.draws[i]);
+    data.push_back(std::move(sample.data));
+    targets.push_back(std::move(sample.target));
+  }
+  return {torch::stack(data), torch::stack(targets)};
+}
+
+Subset::Subset(Shared dataset, std::vector<int64_t> indices)
+    : dataset_(std::move(dataset)), indices_(std::make_shared<const std::vector<int64_t>>(std::move(indices))) {
+  for (const int64_t index : *indices_)
+    if (index < 0 || index >= dataset_->size())
+      throw UsageError("Subset: there is no sample {} in a dataset of {}", index, dataset_->size());
+}
+
+Subset::Subset(Shared dataset, int64_t first, int64_t count) : Subset(dataset, range(first, count, dataset->size())) {}
+
+Sample Subset::get(int64_t index, uint64_t draw) const {
+  return dataset_->get(indices_->at(static_cast<size_t>(index)), draw);
+}
+
+Batch Subset::batch(const Pick& pick) const {
+  Pick inner = pick;
+  for (int64_t& index : inner.indices) index = indices_->at(static_cast<size_t>(index));
+  return dataset_->batch(inner);
+}
+
+Subset shuffled(Shared dataset, uint64_t seed) {
+  const auto order = torch_randperm(static_cast<uint32_t>(dataset->size()), seed);
+  return {std::move(dataset), std::vector<int64_t>(order.begin(), order.end())};
+}
+
+Concat::Concat(std::vector<Shared> parts) : parts_(std::move(parts)) {
+  if (parts_.empty()) throw UsageError("Concat: there is no dataset to begin with");
+  int64_t end = 0;
+  for (const Shared& part : parts_) ends_.push_back(end += part->size());
+}
+
+size_t Concat::part_of(int64_t index) const {
+  TORCH_CHECK_INDEX(index >= 0 && index < size(), "sample ", index, " of a dataset of ", size());
+  return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), index) - ends_.begin());
+}
+
+Sample Concat::get(int64_t index, uint64_t draw) const {
+  const size_t part = part_of(index);
+  return parts_[part]->get(part == 0 ? index : index - ends_[part - 1], draw);
+}
+
+Batch Concat::batch(const Pick& pick) const {
+  std::vector<Pick> shares(parts_.size(), Pick{{}, {}, pick.draw, pick.image_size});
+  std::vector<std::vector<int64_t>> places(parts_.size());
+  for (size_t i = 0; i < pick.indices.size(); ++i) {
+    const size_t part = part_of(pick.indices[i]);
+    shares[part].indices.push_back(part == 0 ? pick.indices[i] : pick.indices[i] - ends_[part - 1]);
+    shares[part].draws.push_back(pick.draws[i]);
+    places[part].push_back(static_cast<int64_t>(i));
+  }
+  std::vector<Batch> batches;
+  std::vector<int64_t> all_places;
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    if (places[part].empty()) continue;
+    batches.push_back(parts_[part]->batch(shares[part]));
+    all_places.insert(all_places.end(), places[part].begin(), places[part].end());
+  }
+  return put_together(batches, all_places);
+}
+
+struct Cache::Slots {
+  std::mutex mutex;
+  std::vector<Sample> samples;  // GUARDED_BY(mutex); undefined tensors: not read yet
+};
+
+Cache::Cache(Shared dataset) : dataset_(std::move(dataset)), slots_(std::make_shared<Slots>()) {
+  slots_->samples.resize(static_cast<size_t>(dataset_->size()));
+}
+
+Sample Cache::get(int64_t index) const {
+  const auto at = static_cast<size_t>(index);
+  {
+    const std::lock_guard lock(slots_->mutex);
+    if (const Sample& kept = slots_->samples.at(at); kept.data.defined()) return kept;
+  }
+  Sample sample = dataset_->get(index);  // not under the lock: others read meanwhile. Two may read the same, once
+  const std::lock_guard lock(slots_->mutex);
+  return slots_->samples[at] = std::move(sample);
+}
+
+}  // namespace trireme::data

@@ -1,0 +1,37 @@
+// What all networks of the zoo are to their users: images in, one score per class out.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace trireme::models {
+
+/// forward() has no branches that depend on the values, so that a network can be traced, and keeps a channels-last
+/// layout. Parameters have the names that published weights have: torchvision's, or PaddleClas' for its own networks.
+/// Thread rule as for any torch module: one thread at a time in training, any number in evaluation.
+class Classifier : public torch::nn::Module {
+ public:
+  using torch::nn::Module::Module;
+  /// batch x channels x height x width -> batch x classes, before any softmax.
+  virtual torch::Tensor forward(torch::Tensor images) = 0;
+  /// Replaces what only training needs by something smaller that gives the same outputs in evaluation. For inference:
+  /// parameters disappear, so an optimizer made before is of no more use. Does nothing where there is nothing to do.
+  virtual void reparameterize() {}
+};
+
+/// What is not said is the network's own: 1000 classes of 3-channel images as a rule, 10 of 1 channel for LeNet and
+/// MnistPerceptron. Every maker throws UsageError for an option that its network cannot honour.
+struct ModelOptions {
+  std::optional<int64_t> class_num = {};
+  std::optional<int64_t> in_channels = {};
+  std::optional<double> dropout = {};  ///< probability before the last layer; only for networks that have one
+  bool small_input = false;            ///< for images of about 28 to 64 pixels: the first layer keeps their size
+};
+
+using ClassifierPtr = std::shared_ptr<Classifier>;
+
+}  // namespace trireme::models

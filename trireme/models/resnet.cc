@@ -1,0 +1,138 @@
+// ResNet with torchvision's names. In a bottleneck the 3x3 convolution has the stride ("v1.5"), as in both frameworks.
+#include <fmt/core.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <vector>
+
+#include "trireme/models/models.h"
+#include "trireme/models/settings.h"
+#include "trireme/nn/conv_bn_act.h"
+#include "trireme/nn/init.h"
+
+namespace trireme::models {
+namespace {
+
+using nn::Activation;
+
+struct Row {
+  const char* name;
+  bool bottleneck;               // 1x1, 3x3, 1x1 to the fourfold width; else 3x3, 3x3
+  std::array<int64_t, 4> depth;  // blocks of each stage
+  int64_t expansion() const { return bottleneck ? 4 : 1; }
+};
+
+constexpr Row kResNet18 = {"ResNet18", false, {2, 2, 2, 2}};
+constexpr Row kResNet34 = {"ResNet34", false, {3, 4, 6, 3}};
+constexpr Row kResNet50 = {"ResNet50", true, {3, 4, 6, 3}};
+constexpr Row kResNet101 = {"ResNet101", true, {3, 4, 23, 3}};
+constexpr std::array<int64_t, 4> kWidth = {64, 128, 256, 512};
+
+struct BlockShape {
+  int64_t in, width, out, stride;
+};
+
+class BlockImpl : public torch::nn::Module {
+ public:
+  BlockImpl(const Row& row, const BlockShape& shape) {
+    const auto [in, width, out, stride] = shape;
+    if (row.bottleneck) {
+      add({.in = in, .out = width});
+      add({.in = width, .out = width, .kernel = 3, .stride = stride});
+      add({.in = width, .out = out, .activation = Activation::none});
+    } else {
+      add({.in = in, .out = width, .kernel = 3, .stride = stride});
+      add({.in = width, .out = out, .kernel = 3, .activation = Activation::none});
+    }
+    if (stride != 1 || in != out)
+      downsample_ = register_module("downsample", nn::ConvBnAct({.in = in,
+                                                                 .out = out,
+                                                                 .stride = stride,
+                                                                 .activation = Activation::none,
+                                                                 .conv_name = "0",
+                                                                 .bn_name = "1"}));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor y = x;
+    for (auto& unit : units_) y = unit.forward(y);
+    return y.add_(downsample_ ? downsample_->forward(x) : x).relu_();
+  }
+
+ private:
+  void add(nn::ConvBnActOptions options) {
+    options.conv_name = fmt::format("conv{}", units_.size() + 1);
+    options.bn_name = fmt::format("bn{}", units_.size() + 1);
+    units_.emplace_back(*this, options);
+  }
+
+  std::vector<nn::ConvBnUnit> units_;
+  nn::ConvBnAct downsample_{nullptr};
+};
+TORCH_MODULE(Block);
+
+torch::nn::Sequential stage(const Row& row, size_t index) {
+  const int64_t out = kWidth[index] * row.expansion();
+  int64_t in = index == 0 ? kWidth[0] : kWidth[index - 1] * row.expansion();
+  torch::nn::Sequential blocks;
+  for (int64_t i = 0; i < row.depth[index]; ++i) {
+    blocks->push_back(Block(row, BlockShape{in, kWidth[index], out, i == 0 && index > 0 ? 2 : 1}));
+    in = out;
+  }
+  return blocks;
+}
+
+nn::ConvBnActOptions stem(const Settings& settings) {
+  const bool small = settings.small_input;
+  return {.in = settings.in_channels,
+          .out = 64,
+          .kernel = small ? 3 : 7,
+          .stride = small ? 1 : 2,
+          .conv_name = "conv1",
+          .bn_name = "bn1"};
+}
+
+class ResNet : public Classifier {
+ public:
+  ResNet(const Row& row, const Settings& settings)
+      : Classifier(row.name), small_input_(settings.small_input), stem_(*this, stem(settings)) {
+    for (size_t i = 0; i < kWidth.size(); ++i)
+      stages_.emplace_back(register_module(fmt::format("layer{}", i + 1), stage(row, i)));
+    fc_ = register_module("fc", torch::nn::Linear(kWidth.back() * row.expansion(), settings.class_num));
+    nn::kaiming_convs(*this, nn::Fan::out);
+  }
+
+  torch::Tensor forward(torch::Tensor x) override {
+    x = stem_.forward(x);
+    if (!small_input_) x = torch::max_pool2d(x, 3, 2, 1);
+    for (auto& blocks : stages_) x = blocks->forward(x);
+    return fc_->forward(torch::flatten(torch::adaptive_avg_pool2d(x, {1, 1}), 1));
+  }
+
+ private:
+  bool small_input_;
+  nn::ConvBnUnit stem_;
+  std::vector<torch::nn::Sequential> stages_;
+  torch::nn::Linear fc_{nullptr};
+};
+
+ClassifierPtr make(const Row& row, const ModelOptions& options) {
+  return std::make_shared<ResNet>(row, settle(row.name, options));
+}
+
+}  // namespace
+
+ClassifierPtr resnet18(const ModelOptions& options) {
+  return make(kResNet18, options);
+}
+ClassifierPtr resnet34(const ModelOptions& options) {
+  return make(kResNet34, options);
+}
+ClassifierPtr resnet50(const ModelOptions& options) {
+  return make(kResNet50, options);
+}
+ClassifierPtr resnet101(const ModelOptions& options) {
+  return make(kResNet101, options);
+}
+
+}  // namespace trireme::models

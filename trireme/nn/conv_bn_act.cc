@@ -1,0 +1,57 @@
+#include "trireme/nn/conv_bn_act.h"
+
+#include <torch/torch.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::nn {
+namespace {
+
+void check(const ConvBnActOptions& options) {
+  const auto& [in, out, kernel, stride, groups, padding, activation, epsilon, momentum, conv_name, bn_name] = options;
+  if (in < 1 || out < 1 || kernel < 1 || stride < 1 || groups < 1)
+    throw UsageError("ConvBnAct {}: in {}, out {}, kernel {}, stride {} and groups {} must all be 1 or more", conv_name,
+                     in, out, kernel, stride, groups);
+  if (in % groups != 0 || out % groups != 0)
+    throw UsageError("ConvBnAct {}: {} channels in and {} out cannot be divided into {} groups", conv_name, in, out,
+                     groups);
+  if (conv_name == bn_name)
+    throw UsageError("ConvBnAct: convolution and normalisation are both named '{}'; give each its own", bn_name);
+}
+
+torch::nn::Conv2d convolution(const ConvBnActOptions& options) {
+  check(options);
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(options.in, options.out, options.kernel)
+                               .stride(options.stride)
+                               .padding(options.padding.value_or((options.kernel - 1) / 2))
+                               .groups(options.groups)
+                               .bias(false));
+}
+
+torch::nn::BatchNorm2d normalisation(const ConvBnActOptions& options) {
+  return torch::nn::BatchNorm2d(
+      torch::nn::BatchNorm2dOptions(options.out).eps(options.bn_epsilon).momentum(options.bn_momentum));
+}
+
+}  // namespace
+
+ConvBnUnit::ConvBnUnit(torch::nn::Module& parent, const ConvBnActOptions& options)
+    : conv_(parent.register_module(options.conv_name, convolution(options))),
+      bn_(parent.register_module(options.bn_name, normalisation(options))),
+      activation_(options.activation) {}
+
+torch::Tensor ConvBnUnit::forward(const torch::Tensor& x) {
+  return activate_in_place(bn_->forward(conv_->forward(x)), activation_);
+}
+
+FoldedConv ConvBnUnit::folded() const {
+  const torch::NoGradGuard no_grad;
+  // In double: the two roundings to float would otherwise add to those of the sum over branches.
+  const auto wide = [](const torch::Tensor& values) { return values.to(torch::kDouble); };
+  const torch::Tensor scale = wide(bn_->weight) / (wide(bn_->running_var) + bn_->options.eps()).sqrt();
+  const torch::Tensor bias = wide(bn_->bias) - wide(bn_->running_mean) * scale;
+  const auto type = conv_->weight.scalar_type();
+  return {(wide(conv_->weight) * scale.reshape({-1, 1, 1, 1})).to(type), bias.to(type)};
+}
+
+}  // namespace trireme::nn

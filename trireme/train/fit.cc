@@ -1,0 +1,186 @@
+// Model::fit: epochs of steps. Distribution is not seen here: the learner averages gradients, the meter adds up numbers
+// over the ranks, and the loader deals out samples.
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/core/error.h"
+#include "trireme/data/loader.h"
+#include "trireme/train/evaluation.h"
+#include "trireme/train/learner.h"
+#include "trireme/train/model.h"
+#include "trireme/train/stopwatch.h"
+
+namespace trireme {
+namespace {
+
+void require_positive(const char* name, int64_t value) {
+  if (value < 1) throw UsageError("Model::fit: {} is {}; it must be at least 1", name, value);
+}
+
+const FitOptions& checked(const FitOptions& options) {
+  require_positive("batch_size", options.batch_size);
+  require_positive("epochs", options.epochs);
+  require_positive("eval_freq", options.eval_freq);
+  require_positive("log_freq", options.log_freq);
+  require_positive("save_freq", options.save_freq);
+  require_positive("accumulate_grad_batches", options.accumulate_grad_batches);
+  require_positive("num_iters", options.num_iters.value_or(1));
+  return options;
+}
+
+data::LoaderOptions loader_options(const FitOptions& options) {
+  return {.batch_size = options.batch_size,
+          .shuffle = options.shuffle,
+          .drop_last = options.drop_last,
+          .workers = options.num_workers};
+}
+
+class Fit {
+ public:
+  Fit(Model& model, Learner& learner, const Samples& train, const FitOptions& options)
+      : learner_(learner),
+        options_(checked(options)),
+        loader_(train.pointer(), loader_options(options), learner.team().me(), learner.team().device()),
+        rows_of_rank_((train->size() + learner.team().me().size - 1) / learner.team().me().size),
+        meter_(learner.metrics(), 1),
+        callbacks_(options.callbacks),
+        run_{.model = model, .me = learner.team().me()} {
+    describe_run(train->size());
+    if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
+    if (!options.save_dir.empty())
+      callbacks_.add_default<callback::ModelCheckpoint>(
+          callback::ModelCheckpointOptions{options.save_freq, options.save_dir});
+  }
+
+  Results run() {
+    learner_.forget_gradients();
+    callbacks_.call(&Callback::on_train_begin, run_);
+    for (run_.epoch = 0; run_.epoch < run_.epochs && !stopping_; ++run_.epoch) {
+      train_epoch();
+      evaluate_if_due();
+      agree_to_stop();
+    }
+    callbacks_.call(&Callback::on_train_end, run_);
+    return results_;
+  }
+
+ private:
+  void describe_run(int64_t samples) {
+    run_.steps = loader_.size();
+    if (run_.steps == 0)
+      throw UsageError(
+          "Model::fit: {} samples on {} ranks make no batch of {}, and drop_last leaves out what is smaller; make "
+          "batch_size smaller",
+          samples, run_.me.size, options_.batch_size);
+    run_.epochs = options_.num_iters ? (*options_.num_iters + run_.steps - 1) / run_.steps : options_.epochs;
+    run_.samples = samples;
+    run_.batch_size = options_.batch_size;
+    run_.has_eval = static_cast<bool>(options_.eval);
+    run_.log_freq = options_.log_freq;
+    run_.verbose = options_.verbose;
+    run_.save_dir = options_.save_dir;
+  }
+
+  void train_epoch() {
+    meter_.reset();
+    run_.logs = {};
+    run_.reader_seconds = run_.batch_seconds = 0;
+    callbacks_.call(&Callback::on_epoch_begin, run_);
+    Stopwatch watch;
+    auto batch = loader_.begin();
+    for (run_.step = 0; batch != data::Loader::end() && !stopping_; ++run_.step, ++run_.iteration, ++batch) {
+      run_.reader_seconds += watch.lap();
+      callbacks_.call(&Callback::on_train_batch_begin, run_);
+      const Scored scored = learner_.train(batch->data, batch->target, place_of(run_.step));
+      meter_.add(scored, batch->target, run_.step, 0);
+      run_.logged = is_logged();
+      if (run_.logged) look_at_results();
+      run_.batch_seconds += watch.lap();
+      callbacks_.call(&Callback::on_train_batch_end, run_);
+    }
+    results_ = run_.logs;
+    callbacks_.call(&Callback::on_epoch_end, run_);
+  }
+
+  // --- how batches make steps of the optimizer
+
+  int64_t last_step() const {
+    const int64_t left = options_.num_iters ? *options_.num_iters - run_.epoch * run_.steps : run_.steps;
+    return std::min(left, run_.steps) - 1;
+  }
+
+  int64_t rows_of(int64_t step) const {
+    return step + 1 < run_.steps || options_.drop_last ? options_.batch_size
+                                                       : rows_of_rank_ - step * options_.batch_size;
+  }
+
+  // Batches that make one step of the optimizer weigh by their samples, as they would in one large batch.
+  TrainStep place_of(int64_t step) const {
+    const int64_t first = step - step % options_.accumulate_grad_batches;
+    const int64_t last = std::min(first + options_.accumulate_grad_batches - 1, last_step());
+    int64_t rows = 0;
+    for (int64_t one = first; one <= last; ++one) rows += rows_of(one);
+    return {.share = static_cast<double>(rows_of(step)) / static_cast<double>(rows), .update = step == last};
+  }
+
+  // --- numbers
+
+  bool is_logged() const { return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step(); }
+
+  void look_at_results() {
+    if (run_.step == last_step() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
+    const Measured measured = meter_.measured(learner_.team(), run_.stop);
+    if (measured.bad) refuse(*measured.bad);
+    run_.logs = measured.results;
+    stopping_ = measured.stop;
+  }
+
+  // Loss scaling cannot cure it: the scale comes after the loss.
+  [[noreturn]] void refuse(const BadLoss& bad) const {
+    const std::string saved = options_.save_dir.empty()
+                                  ? "nothing was saved, since there is no save_dir"
+                                  : fmt::format("what was saved in {} before stays", options_.save_dir.string());
+    throw UsageError(
+        "Model::fit: epoch {}/{}, step {}/{}: the loss of rank {} is {}; training stops, {}. Try a lower learning rate "
+        "(it is {}), look for broken samples, or, with mixed precision, take bf16 or level O0",
+        run_.epoch + 1, run_.epochs, bad.step + 1, run_.steps, bad.rank, std::abs(bad.value), saved,
+        run_.model.learning_rate());
+  }
+
+  void evaluate_if_due() {
+    const bool last = run_.epoch + 1 == run_.epochs || stopping_;
+    if (!options_.eval || (!last && (run_.epoch + 1) % options_.eval_freq != 0)) return;
+    Run run = run_;
+    run.batch_size = options_.eval_batch_size > 0 ? options_.eval_batch_size : options_.batch_size;
+    const Results results = run_evaluation(learner_, options_.eval, callbacks_, run, {options_.num_workers, {}});
+    for (const auto& [name, value] : results) results_.set("eval_" + name, value);
+    run_.stop |= run.stop;
+  }
+
+  void agree_to_stop() {
+    for (const std::vector<double>& one : learner_.team().numbers_of_all({run_.stop ? 1.0 : 0.0}))
+      stopping_ |= one[0] != 0;
+  }
+
+  Learner& learner_;
+  FitOptions options_;
+  data::Loader loader_;
+  int64_t rows_of_rank_;  // samples of this rank in an epoch
+  Meter meter_;
+  Callbacks callbacks_;
+  Run run_;
+  bool stopping_ = false;  // the ranks have agreed
+  Results results_;
+};
+
+}  // namespace
+
+Results Model::fit(const Samples& train, const FitOptions& options) {
+  learner_->require_training("fit");
+  if (!train) throw UsageError("Model::fit: there is no dataset to train on");
+  return Fit(*this, *learner_, train, options).run();
+}
+
+}  // namespace trireme

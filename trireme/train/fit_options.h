@@ -1,0 +1,66 @@
+// How to fit, evaluate and predict. The names and meanings are those of paddle.Model; what differs is said.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "trireme/data/dataset.h"
+#include "trireme/train/callback.h"
+#include "trireme/train/held.h"
+
+namespace trireme {
+
+/// A dataset by value or by pointer. Which rank gets which of its samples is the Model's business.
+using Samples = Held<const data::Dataset>;
+
+struct FitOptions {
+  Samples eval = {};            ///< evaluated after every eval_freq epochs, and after the last one
+  int64_t batch_size = 1;       ///< per rank
+  int64_t eval_batch_size = 0;  ///< 0: batch_size
+  int64_t epochs = 1;
+  int64_t eval_freq = 1;
+  int64_t log_freq = 10;                ///< steps between two lines of progress, and between two looks at the loss
+  std::filesystem::path save_dir = {};  ///< where ModelCheckpoint saves; empty: nowhere
+  int64_t save_freq = 1;                ///< epochs between two checkpoints
+  int verbose = 2;                      ///< 0 silent, 1 a bar, 2 lines, 3 lines with the cost of reading and computing
+  bool drop_last = false;
+  bool shuffle = true;
+  int num_workers = 1;  ///< threads that prepare batches; 0: the training thread does
+  std::vector<Held<Callback>> callbacks = {};
+  int64_t accumulate_grad_batches = 1;  ///< batches that make one step of the optimizer; only the last one is averaged
+  std::optional<int64_t> num_iters = {};  ///< batches after which fit() returns, instead of `epochs`
+};
+
+struct EvaluateOptions {
+  int64_t batch_size = 1;  ///< per rank
+  int64_t log_freq = 10;
+  int verbose = 2;
+  int num_workers = 1;
+  std::vector<Held<Callback>> callbacks = {};
+  std::optional<int64_t> num_iters = {};  ///< batches of each rank after which it ends
+};
+
+struct PredictOptions {
+  int64_t batch_size = 1;  ///< per rank
+  int64_t log_freq = 10;
+  int verbose = 1;
+  int num_workers = 1;
+  std::vector<Held<Callback>> callbacks = {};
+};
+
+struct TrainBatchOptions {
+  bool update = true;  ///< false: only add to the gradients, on this rank
+};
+
+struct SaveOptions {
+  bool training = true;  ///< false: the weights alone
+};
+
+struct LoadOptions {
+  bool skip_mismatch = false;    ///< leave out tensors that are missing or of another shape, with a warning each
+  bool reset_optimizer = false;  ///< do not read the optimizer's state
+};
+
+}  // namespace trireme

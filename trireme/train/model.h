@@ -1,0 +1,101 @@
+// A net with its training, evaluation and prediction, in a few calls and on any number of processes.
+//
+//   Model model(models::lenet(10));
+//   model.prepare({.optimizer = [](auto parameters) { return optim::Adam(parameters, {.lr = 1e-3}); },
+//                  .loss = torch::nn::CrossEntropyLoss(),
+//                  .metrics = {metric::Accuracy()}});
+//   model.fit(data::FashionMnist(), {.eval = test, .batch_size = 64, .epochs = 5, .save_dir = "out"});
+//   double accuracy = model.evaluate(test, {.batch_size = 64}).at("acc");
+//
+// The names and meanings are those of paddle.Model. Under `trireme launch` the same program trains on all ranks: at its
+// first use the model calls init_parallel_env(), moves the net to this rank's device, gives every rank rank 0's weights
+// and a share of each dataset, averages gradients, and tells results over all ranks, the same on each. Only rank 0
+// prints and writes. Fitting with R ranks and batches of B equals one process with batches of R*B.
+//
+// Requires: every rank makes the same calls in the same order; one thread at a time. A small value: copies mean the
+// same model.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "trireme/train/callbacks.h"
+#include "trireme/train/fit_options.h"
+#include "trireme/train/metrics.h"
+#include "trireme/train/prepare_options.h"
+#include "trireme/train/progress.h"
+#include "trireme/train/results.h"
+#include "trireme/train/summary.h"
+
+namespace trireme {
+
+class Learner;
+
+/// A module without its type: what holds the parameters, and how to call it.
+struct Network {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<torch::Tensor(const torch::Tensor&)> forward;
+};
+
+/// From a std::shared_ptr of a module, or a holder as TORCH_MODULE makes them; with a forward(Tensor).
+template <typename Contained>
+Network network_of(std::shared_ptr<Contained> net) {
+  return {net, [net](const torch::Tensor& x) -> torch::Tensor { return net->forward(x); }};
+}
+template <typename Contained>
+Network network_of(const torch::nn::ModuleHolder<Contained>& net) {
+  return network_of(net.ptr());
+}
+
+class Model {
+ public:
+  template <typename Net>
+  explicit Model(const Net& net) : Model(network_of(net)) {}
+  explicit Model(Network net);
+
+  /// UsageError for an optimizer of other parameters than the net's, and for two metrics of the same name. May be
+  /// called again, for another phase of training.
+  Model& prepare(const PrepareOptions& options);
+  Model& prepare(OptimizerSource optimizer, Loss loss = {}, Metrics metrics = {}, const AmpOptions& amp = {});
+
+  /// Trains. Returns the last results: the training's, then the last evaluation's with "eval_" before their names.
+  /// UsageError with epoch, step and rank when a loss is not a finite number; what was saved before stays.
+  Results fit(const Samples& train, const FitOptions& options = {});
+  /// The average loss over all samples, and the metrics: the same bits on any number of ranks.
+  Results evaluate(const Samples& samples, const EvaluateOptions& options = {});
+  /// The outputs for all samples in the order of the dataset, stacked, on the CPU, on every rank.
+  torch::Tensor predict(const Samples& samples, const PredictOptions& options = {});
+
+  /// One step on a batch that the caller chose, its own on each rank; results over the batches of all ranks. Gradients
+  /// of calls with update = false add up, undivided.
+  Results train_batch(const torch::Tensor& inputs, const torch::Tensor& labels, const TrainBatchOptions& options = {});
+  Results eval_batch(const torch::Tensor& inputs, const torch::Tensor& labels);
+  /// This rank's outputs, on its device.
+  torch::Tensor predict_batch(const torch::Tensor& inputs);
+
+  /// Writes PATH.safetensors (the weights) and, for going on with the training, PATH.optimizer.safetensors. Rank 0
+  /// writes, each file as a whole or not at all; when it fails, every rank throws.
+  void save(const std::filesystem::path& path, const SaveOptions& options = {});
+  /// Every rank reads. UsageError names the tensors that are missing or do not fit.
+  void load(const std::filesystem::path& path, const LoadOptions& options = {});
+
+  /// The table of the net's layers for inputs of this shape (the batch first). Prints nothing.
+  Summary summary(const std::vector<int64_t>& input_size, torch::ScalarType dtype = torch::kFloat) const;
+
+  /// The net's parameters, on whatever device they are.
+  std::vector<torch::Tensor> parameters() const;
+  /// Of the first group of parameters; set for all. UsageError without an optimizer.
+  double learning_rate() const;
+  void set_learning_rate(double rate);
+
+ private:
+  std::shared_ptr<Learner> learner_;
+};
+
+}  // namespace trireme

@@ -1,0 +1,75 @@
+#include "trireme/train/model_files.h"
+
+#include <torch/torch.h>
+
+#include <cstring>
+
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/io/optimizer_state.h"
+#include "trireme/io/safetensors.h"
+
+namespace trireme {
+namespace {
+
+constexpr const char* kScaler = "scaler";  // the text of its state, as bytes
+
+std::filesystem::path with_ending(const std::filesystem::path& path, const char* ending) {
+  return path.string() + ending;
+}
+
+std::filesystem::path weights_file(const std::filesystem::path& path) {
+  return with_ending(path, ".safetensors");
+}
+
+std::filesystem::path optimizer_file(const std::filesystem::path& path) {
+  return with_ending(path, ".optimizer.safetensors");
+}
+
+torch::Tensor bytes_of(const std::string& text) {
+  torch::Tensor bytes = torch::empty({static_cast<int64_t>(text.size())}, torch::kUInt8);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
+std::string text_of(const torch::Tensor& bytes) {
+  return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
+}
+
+void write_optimizer(Learner& learner, const std::filesystem::path& path) {
+  io::TensorMap tensors = io::optimizer_state(learner.optimizer(), learner.trained_parameters());
+  if (learner.scaler().enabled()) tensors.insert(kScaler, bytes_of(learner.scaler().state_text()));
+  io::save_safetensors(optimizer_file(path), tensors);
+}
+
+void read_optimizer(Learner& learner, const std::filesystem::path& path) {
+  io::TensorMap tensors = io::load_safetensors(optimizer_file(path));
+  if (const torch::Tensor* state = tensors.find(kScaler)) {
+    if (learner.scaler().enabled()) learner.scaler().load_state(text_of(*state));
+    tensors.erase(kScaler);
+  }
+  io::load_optimizer_state(learner.optimizer(), learner.trained_parameters(), tensors);
+}
+
+}  // namespace
+
+void write_model(Learner& learner, const std::filesystem::path& path, const SaveOptions& options) {
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  // The optimizer first: whoever finds the weights finds the rest too.
+  if (options.training && learner.has_optimizer()) write_optimizer(learner, path);
+  io::save_safetensors(weights_file(path), learner.weights());
+}
+
+void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options) {
+  const std::filesystem::path weights = weights_file(path);
+  learner.load_weights(
+      io::load_safetensors(weights),
+      {.strict = !options.skip_mismatch, .skip_mismatch = options.skip_mismatch, .from = weights.string()});
+  if (options.reset_optimizer || !learner.has_optimizer()) return;
+  if (std::filesystem::exists(optimizer_file(path)))
+    read_optimizer(learner, path);
+  else
+    log_warning("[train] {} is not there; the optimizer starts anew", optimizer_file(path).string());
+}
+
+}  // namespace trireme

@@ -1,0 +1,17 @@
+// A model on the disk: PATH.safetensors holds the weights under torch's names, PATH.optimizer.safetensors what the
+// optimizer and the loss scale have learnt. Belongs to Model.
+#pragma once
+
+#include <filesystem>
+
+#include "trireme/train/fit_options.h"
+#include "trireme/train/learner.h"
+
+namespace trireme {
+
+/// Called by one rank.
+void write_model(Learner& learner, const std::filesystem::path& path, const SaveOptions& options);
+/// Called by every rank.
+void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options);
+
+}  // namespace trireme

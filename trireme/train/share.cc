@@ -1,0 +1,76 @@
+#include "trireme/train/share.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "trireme/core/error.h"
+
+namespace trireme {
+namespace {
+
+int64_t ceiling(int64_t count, int64_t unit) {
+  return (count + unit - 1) / unit;
+}
+
+const data::Dataset& checked(const data::Dataset* whole, int64_t batch_size) {
+  if (whole == nullptr) throw UsageError("Model: the dataset is a null pointer");
+  if (whole->size() < 1) throw UsageError("Model: the dataset is empty; there must be at least one sample");
+  if (batch_size < 1) throw UsageError("Model: batch_size is {}; it must be at least 1", batch_size);
+  return *whole;
+}
+
+}  // namespace
+
+Share::Share(std::shared_ptr<const data::Dataset> whole, int64_t batch_size, RankInfo me, std::optional<int64_t> limit)
+    : whole_(std::move(whole)),
+      batch_size_(batch_size),
+      me_(me),
+      batches_(ceiling(checked(whole_.get(), batch_size).size(), batch_size)) {
+  if (limit) batches_ = std::min(batches_, std::max<int64_t>(*limit, 0) * me.size);
+}
+
+int64_t Share::steps_of(int rank) const {
+  return batches_ > rank ? ceiling(batches_ - rank, me_.size) : 0;
+}
+
+int64_t Share::rows(int64_t batch) const {
+  return std::min(batch_size_, whole_->size() - batch * batch_size_);
+}
+
+// Only the last batch of all may be short, and it is the last of its rank.
+int64_t Share::size() const {
+  return steps() == 0 ? 0 : (steps() - 1) * batch_size_ + rows(batch_number(steps() - 1));
+}
+
+int64_t Share::samples() const {
+  return std::min(batches_ * batch_size_, whole_->size());
+}
+
+int64_t Share::sample(int64_t index) const {
+  return batch_number(index / batch_size_) * batch_size_ + index % batch_size_;
+}
+
+std::vector<int64_t> Share::samples_of(std::span<const int64_t> indices) const {
+  std::vector<int64_t> samples;
+  for (const int64_t index : indices) samples.push_back(sample(index));
+  return samples;
+}
+
+data::Batch Share::batch(const data::Pick& pick) const {
+  const std::vector<int64_t> samples = samples_of(pick.indices);
+  std::vector<uint64_t> draws;
+  for (const int64_t sample : samples) draws.push_back(data::mix(sample));
+  return whole_->batch(data::Pick::of(samples, draws, pick.image_size));
+}
+
+torch::Tensor Share::in_order(const std::vector<torch::Tensor>& by_rank) const {
+  std::vector<torch::Tensor> parts;
+  for (int64_t batch = 0; batch < batches_; ++batch)
+    parts.push_back(
+        by_rank[static_cast<size_t>(batch % me_.size)].narrow(0, batch / me_.size * batch_size_, rows(batch)));
+  return torch::cat(parts);
+}
+
+}  // namespace trireme

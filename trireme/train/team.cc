@@ -1,0 +1,111 @@
+#include "trireme/train/team.h"
+
+#include <fmt/ranges.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+bool is_trainable(const torch::nn::Module& module) {
+  const std::vector<torch::Tensor> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const torch::Tensor& one) { return one.requires_grad(); });
+}
+
+void copy_from_main(const torch::nn::Module& module, const World& world) {
+  for (const torch::Tensor& tensor : module.parameters()) broadcast(tensor, 0, world);
+  for (const torch::Tensor& tensor : module.buffers()) broadcast(tensor, 0, world);
+}
+
+void differ_by_rank(int rank) {
+  if (rank != 0) torch::manual_seed(at::detail::getDefaultCPUGenerator().current_seed() + static_cast<uint64_t>(rank));
+}
+
+std::string bytes_of(const torch::Tensor& tensor) {
+  return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+// "6 10 20": the type, and the shape of a row.
+std::string row_text(const torch::Tensor& rows) {
+  if (!rows.defined()) return "";
+  return fmt::format("{} {}", static_cast<int>(rows.scalar_type()), fmt::join(rows.sizes().slice(1), " "));
+}
+
+torch::Tensor rows_from(const std::string& bytes, const std::string& row) {
+  const std::vector<std::string> words = split(trim(row), ' ');
+  std::vector<int64_t> sizes = {-1};
+  for (size_t i = 1; i < words.size(); ++i) sizes.push_back(std::stoll(words[i]));
+  const auto type = static_cast<torch::ScalarType>(std::stoi(words[0]));
+  const auto count = static_cast<int64_t>(bytes.size() / c10::elementSize(type));
+  torch::Tensor rows = torch::empty({count}, type);
+  std::memcpy(rows.mutable_data_ptr(), bytes.data(), bytes.size());
+  return rows.reshape(sizes);
+}
+
+}  // namespace
+
+Team::Team(std::shared_ptr<torch::nn::Module> module) : world_(init_parallel_env()) {
+  module->to(world_.device());
+  if (is_trainable(*module))
+    sync_ = std::make_shared<GradientSync>(std::move(module), world_, DataParallelOptions{});
+  else
+    copy_from_main(*module, world_);
+  differ_by_rank(world_.rank());
+}
+
+std::optional<NoSync> Team::gradients(bool averaged) const {
+  if (averaged || !sync_) return std::nullopt;
+  return NoSync(sync_);
+}
+
+std::vector<std::vector<double>> Team::numbers_of_all(const std::vector<double>& mine) const {
+  if (world_.size() == 1) return {mine};
+  std::vector<std::vector<double>> all;
+  const std::string_view bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
+  for (const std::string& one : all_gather_object(bytes, world_)) {
+    all.emplace_back(one.size() / sizeof(double));
+    std::memcpy(all.back().data(), one.data(), one.size());
+  }
+  return all;
+}
+
+std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
+  const torch::Tensor rows = mine.defined() ? mine.cpu().contiguous() : mine;
+  if (world_.size() == 1) return {rows};
+  const std::vector<std::string> shapes = all_gather_object(row_text(rows), world_);
+  const std::vector<std::string> bytes = all_gather_object(rows.defined() ? bytes_of(rows) : "", world_);
+  std::vector<torch::Tensor> all;
+  for (size_t rank = 0; rank < bytes.size(); ++rank)
+    all.push_back(shapes[rank].empty() ? torch::Tensor() : rows_from(bytes[rank], shapes[rank]));
+  return all;
+}
+
+void Team::largest(torch::Tensor& tensor) const {
+  all_reduce(tensor, ReduceOp::max, world_);
+}
+
+void Team::on_main(const std::function<void()>& work) const {
+  std::exception_ptr failure;
+  std::string reason;
+  if (is_main()) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      reason = fmt::format("rank 0: {}", error.what());
+    }
+  }
+  if (world_.size() > 1) reason = broadcast_object(reason, 0, world_);
+  if (failure) std::rethrow_exception(failure);
+  if (!reason.empty()) throw PeerError("{}", reason);
+}
+
+}  // namespace trireme
