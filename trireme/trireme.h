@@ -20,6 +20,7 @@
 #ifndef TRIREME_WITHOUT_TORCH
 #include <torch/torch.h>
 
+#include "trireme/checkpoint/checkpoint.h"     // Checkpoint: save, restore, preempted
 #include "trireme/comm/collectives.h"          // all_reduce, broadcast, send, …
 #include "trireme/comm/group.h"                // Group: split, new_group
 #include "trireme/comm/work.h"                 // Work: an operation under way

@@ -18,9 +18,9 @@ class LeNet : public Classifier {
     using torch::nn::Conv2dOptions;
     conv1_ = features_->register_module("0", torch::nn::Conv2d(Conv2dOptions(settings.in_channels, 6, 3).padding(1)));
     conv2_ = features_->register_module("3", torch::nn::Conv2d(Conv2dOptions(6, 16, 5)));
-    fc_->push_back("0", torch::nn::Linear(16 * 5 * 5, 120));
-    fc_->push_back("1", torch::nn::Linear(120, 84));  // nothing between the linear layers, as in paddle.vision
-    fc_->push_back("2", torch::nn::Linear(84, settings.class_num));
+    fc1_ = fc_->register_module("0", torch::nn::Linear(16 * 5 * 5, 120));
+    fc2_ = fc_->register_module("1", torch::nn::Linear(120, 84));
+    fc3_ = fc_->register_module("2", torch::nn::Linear(84, settings.class_num));
     register_module("features", features_);
     register_module("fc", fc_);
     nn::kaiming_convs(*this, nn::Fan::in_all_groups);
@@ -30,13 +30,15 @@ class LeNet : public Classifier {
   torch::Tensor forward(torch::Tensor x) override {
     x = torch::max_pool2d(conv1_->forward(x).relu_(), 2);
     x = torch::max_pool2d(conv2_->forward(x).relu_(), 2);
-    return fc_->forward(torch::flatten(x, 1));
+    x = fc1_->forward(torch::flatten(x, 1)).relu_();  // paddle.vision has nothing here; the paper has
+    return fc3_->forward(fc2_->forward(x).relu_());
   }
 
  private:
   std::shared_ptr<torch::nn::Module> features_ = std::make_shared<torch::nn::Module>("features");
   torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
-  torch::nn::Sequential fc_;
+  std::shared_ptr<torch::nn::Module> fc_ = std::make_shared<torch::nn::Module>("fc");
+  torch::nn::Linear fc1_{nullptr}, fc2_{nullptr}, fc3_{nullptr};
 };
 
 class MnistPerceptron : public Classifier {

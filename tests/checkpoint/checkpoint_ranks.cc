@@ -1,0 +1,210 @@
+// One rank of the tests of Checkpoint: trireme launch -n 2 checkpoint_ranks CASE FOLDER [NAME=VALUE…]
+//
+//   train   two runs one after the other: Adam with checkpoints written at once, Momentum with asynchronous ones.
+//           Prints a hash of all that they have learnt. Each rank notes the samples of each step in samples.RANK.
+//             epochs=4 batch=4 samples=48 every=3
+//             kill_rank=R kill_step=S   rank R gets SIGKILL in its S-th step, counted over both runs, in the first
+//             start
+//   wait    trains until it is preempted; prints the step of each rank
+//   refuse  errors of rank 0 alone, and what every rank says about them
+#include <fmt/core.h>
+#include <signal.h>
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "trireme/checkpoint/checkpoint.h"
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+#include "trireme/data/loader.h"
+#include "trireme/data/tensor_dataset.h"
+#include "trireme/io/rng_state.h"
+#include "trireme/io/test_hardship.h"
+#include "trireme/optim/optimizers.h"
+#include "trireme/parallel/data_parallel.h"
+
+namespace trireme::test {
+namespace {
+
+using Settings = std::map<std::string, int64_t>;
+
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(int64_t width = 16) {
+    first = register_module("first", torch::nn::Linear(4, width));
+    norm = register_module("norm", torch::nn::BatchNorm1d(width));
+    last = register_module("last", torch::nn::Linear(width, 1));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    return last(torch::dropout(torch::relu(norm(first(x))), 0.3, is_training()));
+  }
+  torch::nn::Linear first = nullptr, last = nullptr;
+  torch::nn::BatchNorm1d norm = nullptr;
+};
+TORCH_MODULE(Net);
+
+void say(const std::string& line) {
+  std::cout << line << "\n" << std::flush;
+}
+
+// The target is the sample's own number.
+data::TensorDataset numbered(int64_t samples) {
+  const torch::Tensor number = torch::arange(samples, torch::kFloat);
+  return {torch::stack({number.sin(), number.cos(), (number * 2).sin(), (number * 3).cos()}, 1), number};
+}
+
+uint64_t hash_of(const io::TensorMap& tensors, uint64_t hash) {
+  for (const auto& item : tensors) {
+    const torch::Tensor tensor = item.value().contiguous();
+    const auto* bytes = static_cast<const unsigned char*>(tensor.const_data_ptr());
+    for (size_t i = 0; i < tensor.nbytes(); ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;  // FNV-1a
+  }
+  return hash;
+}
+
+struct Job {
+  World world = init_parallel_env();
+  std::filesystem::path folder;
+  Settings settings;
+  int64_t steps = 0;  // of this process, in all runs
+  std::ofstream seen = {};
+
+  void note_samples(const std::string& run, const Progress& at, const torch::Tensor& targets) {
+    seen << fmt::format("{} {} {}", run, at.step, at.epoch);
+    for (int64_t i = 0; i < targets.size(0); ++i) seen << fmt::format(" {}", targets[i].item<float>());
+    seen << std::endl;
+  }
+  void maybe_die() {
+    ++steps;
+    if (settings["kill_rank"] == world.rank() && settings["kill_step"] == steps && world.env().restart_count == 0)
+      ::kill(::getpid(), SIGKILL);
+  }
+};
+
+template <typename MakeOptimizer>
+void train(Job& job, const std::string& name, bool async, MakeOptimizer make_optimizer) {
+  torch::manual_seed(static_cast<uint64_t>(10 + job.world.rank()));  // other dropout on each rank
+  DataParallel model(Net(), job.world);
+  auto optimizer = make_optimizer(model->parameters());
+  data::Loader loader(numbered(job.settings["samples"]),
+                      {.batch_size = job.settings["batch"], .shuffle = true, .seed = 3}, job.world);
+  const auto folder = job.world.rank() == 0 ? job.folder / name : "/nowhere";  // the others need no disk
+  Checkpoint checkpoint(folder, job.world, {.every = job.settings["every"], .async = async});
+  const TrainingState state{.model = model, .optimizer = optimizer, .loader = loader};
+
+  const Restored restored = checkpoint.restore(state);
+  if (job.world.rank() == 0) say(fmt::format("{} starts at {} from '{}'", name, restored.step, restored.name));
+  Progress at = restored;
+  for (; at.epoch < job.settings["epochs"]; ++at.epoch)
+    for (auto& [x, y] : loader) {
+      optimizer.zero_grad();
+      torch::mse_loss(model(x).flatten(), y.cos()).backward();
+      job.maybe_die();  // its peers have this step's gradients already, or wait for them
+      optimizer.step();
+      ++at.step;
+      job.note_samples(name, at, y);
+      const bool stop = checkpoint.preempted();
+      if (stop || checkpoint.due(at.step)) checkpoint.save(state, at);
+      if (stop) throw UsageError("nobody was to stop this");
+    }
+  checkpoint.wait();
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const auto& [group, tensors] : detail::take(state).tensors) hash = hash_of(tensors, hash);
+  say(fmt::format("rank {} {} step {} learnt {:016x} random {:016x}", job.world.rank(), name, at.step, hash,
+                  hash_of(io::rng_state(), 1)));
+}
+
+void train_both(Job& job) {
+  job.seen.open(fmt::format("samples.{}", job.world.rank()), std::ios::app);
+  train(job, "adam", false, [](auto parameters) { return optim::Adam(parameters, {.lr = 0.01}); });
+  train(job, "momentum", true, [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.01}); });
+}
+
+void wait(Job& job) {
+  DataParallel model(Net(), job.world);
+  torch::optim::SGD sgd(model->parameters(), 0.01);
+  data::Loader loader(numbered(48), {.batch_size = 4, .shuffle = true}, job.world);
+  Checkpoint checkpoint(job.folder, job.world, {.async = true});
+  const TrainingState state{.model = model, .optimizer = sgd, .loader = loader};
+  Progress at = checkpoint.restore(state);
+  say(fmt::format("rank {} starts at {}", job.world.rank(), at.step));
+  for (bool stop = false; !stop && at.step < 1000000; ++at.epoch)
+    for (auto& [x, y] : loader) {
+      sgd.zero_grad();
+      model(x).sum().backward();
+      sgd.step();
+      ++at.step;
+      stop = checkpoint.preempted();
+      if (at.step % 10 == 0) std::ofstream(fmt::format("pid.{}", job.world.rank())) << ::getpid() << std::endl;
+      if (stop) break;
+    }
+  checkpoint.save(state, at);
+  say(fmt::format("rank {} ends at {}", job.world.rank(), at.step));
+}
+
+template <typename Work>
+void expect_error(const Job& job, const std::string& what, Work work) {
+  try {
+    work();
+    say(fmt::format("rank {} {}: no error", job.world.rank(), what));
+  } catch (const UsageError& error) {
+    say(fmt::format("rank {} {}: usage {}", job.world.rank(), what, join(split(error.what(), '\n'), " | ")));
+  } catch (const SystemError& error) {
+    say(fmt::format("rank {} {}: system {} {}", job.world.rank(), what, error.number(), error.what()));
+  }
+}
+
+void refuse(Job& job) {
+  const bool first = job.world.rank() == 0;
+  DataParallel model(Net(), job.world), other(Net(17), job.world);
+  torch::optim::SGD sgd(model->parameters(), 0.01);
+  const TrainingState state{.model = model, .optimizer = sgd};
+  Checkpoint checkpoint(job.folder, job.world);
+  const auto file = [&](int step) { return job.folder / fmt::format("step_{:09}", step) / "model.safetensors"; };
+  for (const int step : {1, 2}) checkpoint.save(state, {.step = step});
+
+  expect_error(job, "step", [&] { checkpoint.save(state, {.step = 3 + job.world.rank()}); });
+  expect_error(job, "model", [&] { checkpoint.restore({.model = other}); });
+  for (const bool async : {false, true})
+    expect_error(job, async ? "later" : "disk", [&] {
+      Checkpoint again(job.folder, job.world, {.async = async});
+      std::optional<io::FileSizeLimit> limit;
+      if (first) limit.emplace(500);
+      again.save(state, {.step = 3});
+      again.wait();
+    });
+  if (first) io::flip_byte(file(2), 700);
+  say(fmt::format("rank {} falls back to {}", job.world.rank(), checkpoint.restore(state).name));
+  if (first) io::flip_byte(file(1), 700);
+  expect_error(job, "damaged", [&] { checkpoint.restore(state); });
+  const torch::Tensor one = torch::ones({1});
+  all_reduce(one);  // the ranks are still together
+  say(fmt::format("rank {} goes on with {} ranks", job.world.rank(), one.item<float>()));
+}
+
+int run(int argc, char** argv) {
+  Job job{.folder = argv[2],
+          .settings = {{"epochs", 4}, {"batch", 4}, {"samples", 48}, {"every", 3}, {"kill_rank", -1}}};
+  for (int i = 3; i < argc; ++i) {
+    const std::vector<std::string> parts = split(argv[i], '=');
+    job.settings[parts.at(0)] = std::stoll(parts.at(1));
+  }
+  const std::string what = argv[1];
+  if (what == "train") train_both(job);
+  if (what == "wait") wait(job);
+  if (what == "refuse") refuse(job);
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme::test
+
+int main(int argc, char** argv) try {
+  return argc < 3 ? 2 : trireme::test::run(argc, argv);
+} catch (const trireme::Error& error) {
+  std::cerr << error.what() << std::endl;
+  return error.exit_code();
+}

@@ -1,0 +1,51 @@
+"""Our networks with torchvision's weights: torchvision's scores, gradients and training."""
+
+import json
+import os
+import subprocess
+import unittest
+from pathlib import Path
+
+from stock_scripts_test import peers
+
+HERE = Path(__file__).resolve().parent
+DUMP = os.environ.get("MODEL_DUMP", str(HERE.parents[1] / "build/bin/model_dump"))
+PATIENCE = 250
+
+
+class ModelCase(unittest.TestCase):
+    def compare(self, network, steps=0):
+        finished = subprocess.run(
+            [peers() / "bin/python", HERE / "models_peers.py", network, str(steps), DUMP],
+            stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},  # sums in the same order
+        )
+        difference = json.loads(finished.stdout)
+        self.assertEqual(difference["names"], [])
+        self.assertGreater(difference["spread"], 1e-3, "scores this equal prove nothing")
+        self.assertLessEqual(difference["scores"], 1, difference)
+        self.assertLessEqual(difference["gradients"][1], 1, difference)
+        self.assertLessEqual(difference["losses"], 1e-4, difference)
+        if steps:
+            first, last = difference["first_and_last_loss"]
+            self.assertLess(last, first / 2, "it does not learn")
+
+
+class ResNet(ModelCase):
+    def test_resnet18_and_its_training(self):
+        self.compare("resnet18", steps=20)
+
+    def test_resnet50(self):
+        self.compare("resnet50")
+
+
+class MobileNetV3(ModelCase):
+    def test_small_and_its_training(self):
+        self.compare("mobilenet_v3_small", steps=20)
+
+    def test_large(self):
+        self.compare("mobilenet_v3_large")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,100 @@
+// All that a training run must carry over a break, as references to the objects that have it.
+//
+//   TrainingState state{.model = model, .optimizer = adam, .loader = train, .extra = {{"scaler", scaler}}};
+//   checkpoint.save(state, {.step = step});
+//
+// The objects must outlive it. Between two steps only, that is after optimizer.step(): gradients are not part of it.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+
+#include <concepts>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trireme/io/checkpoint_folder.h"
+
+namespace trireme {
+
+namespace data {
+class Loader;
+}
+namespace optim {
+class Ema;
+class MasterWeights;
+}  // namespace optim
+
+/// A module, however it is held: itself, a TORCH_MODULE holder, a std::shared_ptr, DataParallel.
+class ModuleRef {
+ public:
+  ModuleRef(torch::nn::Module& module) : module_(&module) {}  // NOLINT(google-explicit-constructor): a reference
+  template <typename Held>
+    requires requires(Held& held) {
+      { held.operator->() } -> std::convertible_to<torch::nn::Module*>;
+    }
+  ModuleRef(Held& held) : module_(held.operator->()) {}  // NOLINT(google-explicit-constructor)
+  torch::nn::Module& operator*() const { return *module_; }
+
+ private:
+  torch::nn::Module* module_;
+};
+
+/// A reference, or nothing. Takes an object or its address.
+template <typename T>
+class MaybeRef {
+ public:
+  MaybeRef() = default;
+  MaybeRef(T& object) : object_(&object) {}  // NOLINT(google-explicit-constructor): a reference
+  MaybeRef(T* object) : object_(object) {}   // NOLINT(google-explicit-constructor)
+  explicit operator bool() const { return object_ != nullptr; }
+  T& operator*() const { return *object_; }
+  T* operator->() const { return object_; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+/// Something whose state is a text: optim's GradScaler, ScheduleCursor and ReduceLrOnPlateau, or anything of your own.
+struct ExtraState {
+  template <typename T>
+    requires requires(T& object, std::string text) {
+      { object.state_text() } -> std::convertible_to<std::string>;
+      object.load_state(text);
+    }
+  ExtraState(std::string name_, T& object)
+      : name(std::move(name_)),
+        save([&object] { return object.state_text(); }),
+        load([&object](const std::string& text) { object.load_state(text); }) {}
+  ExtraState(std::string name_, std::function<std::string()> save_, std::function<void(const std::string&)> load_)
+      : name(std::move(name_)), save(std::move(save_)), load(std::move(load_)) {}
+
+  std::string name;
+  std::function<std::string()> save;             ///< UTF-8
+  std::function<void(const std::string&)> load;  ///< throws when it does not understand; then nothing has changed
+};
+
+struct TrainingState {
+  ModuleRef model;
+  MaybeRef<torch::optim::Optimizer> optimizer = {};
+  MaybeRef<data::Loader> loader = {};
+  MaybeRef<optim::Ema> ema = {};
+  MaybeRef<optim::MasterWeights> masters = {};  ///< made of all of model->parameters(); what the optimizer steps
+  std::vector<ExtraState> extra = {};
+};
+
+namespace detail {
+
+/// The tensors are the objects' own, as in io/module_state.h; texts are in manifest.state. Throws UsageError for an
+/// optimizer whose state is unknown.
+io::Snapshot take(const TrainingState& state);
+
+/// The parts that `state` names; the snapshot may have more. Throws UsageError when it has not, or when a part does not
+/// fit; then some of the objects may have changed, and putting back what take() gave before repairs it.
+void put(const TrainingState& state, const io::Snapshot& snapshot);
+
+}  // namespace detail
+}  // namespace trireme
