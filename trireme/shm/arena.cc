@@ -70,8 +70,8 @@ Arena* Arena::of_process() {
 // allowed between fork and exec; another thread of the parent may have held the mutex, so it is not taken.
 void Arena::in_forked_child() {
   g_arena->open_ = false;
-  ::mmap(g_arena->base_, g_arena->capacity_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE,
-         g_arena->fd_.get(), 0);
+  static_cast<void>(::mmap(g_arena->base_, g_arena->capacity_, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, g_arena->fd_.get(), 0));
 }
 
 // Asked for at once: no memory is an answer here, and a SIGBUS at the first touch.
@@ -98,10 +98,9 @@ std::optional<size_t> Arena::take(size_t size) {
 }
 
 void* Arena::allocate(size_t bytes) {
-  if (bytes == 0 || bytes > capacity_) return nullptr;
+  if (bytes == 0 || bytes > capacity_ || !open_) return nullptr;
   const size_t size = round_up(bytes, kPage);
   const std::lock_guard lock(mutex_);
-  if (!open_) return nullptr;
   const auto place = take(size);
   if (!place) return nullptr;
   used_.emplace(*place, size);
@@ -109,9 +108,9 @@ void* Arena::allocate(size_t bytes) {
 }
 
 void Arena::release(void* block) {
+  if (!open_) return;
   const auto place = static_cast<size_t>(static_cast<std::byte*>(block) - base_);
   const std::lock_guard lock(mutex_);
-  if (!open_) return;
   const auto found = used_.find(place);
   const size_t size = found->second;
   used_.erase(found);

@@ -12,6 +12,7 @@
 // A child made by fork() gets a copy of everything, as of any other memory, and no new blocks.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -72,7 +73,7 @@ class Arena {
   UniqueFd fd_;
   std::byte* base_;
   mutable std::mutex mutex_;
-  bool open_ = true;                         // GUARDED_BY(mutex_)
+  std::atomic<bool> open_ = true;            // false in a forked child, whose mutex nobody may ever release
   FreeRanges warm_;                          // GUARDED_BY(mutex_): with pages
   FreeRanges cold_;                          // GUARDED_BY(mutex_): without
   std::unordered_map<size_t, size_t> used_;  // GUARDED_BY(mutex_): size by place

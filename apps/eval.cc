@@ -1,0 +1,29 @@
+// `trireme eval -c CONFIG -o Global.pretrained_model=CHECKPOINT`
+#include "apps/program.h"
+#include "trireme/trainer/trainer.h"
+
+namespace trireme::apps {
+namespace {
+
+constexpr const char* kHelp =
+    "usage: trireme eval -c CONFIG.yaml [-o KEY.SUB=VALUE …]\n\n"
+    "Measures weights on DataLoader.Eval: the losses of Loss.Eval and the metrics of Metric.Eval. Every picture "
+    "counts\n"
+    "once, so the numbers are the same on any number of processes.\n\n"
+    "  -c, --config FILE      the configuration\n"
+    "  -o, --override K=V …   changes of it; repeat at will\n\n"
+    "examples\n"
+    "  trireme eval -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
+    "  trireme launch -n 2 trireme eval -c ResNet50.yaml -o Global.pretrained_model=weights.safetensors\n";
+
+void evaluate(const Options& /*options*/, const config::TrainConfig& config) {
+  trainer::evaluate(config);
+}
+
+}  // namespace
+}  // namespace trireme::apps
+
+int main(int argc, char** argv) {
+  using trireme::apps::evaluate, trireme::apps::kHelp;
+  return trireme::apps::run({.name = "eval", .help = kHelp, .run = evaluate}, argc, argv);
+}

@@ -1,0 +1,29 @@
+// What the programs `trireme-train` and `trireme-eval` share: their command line, where their log goes, and how errors
+// become words and exit codes.
+//
+//   int main(int argc, char** argv) { return apps::run({"train", kHelp, train}, argc, argv); }
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "trireme/config/train_config.h"
+
+namespace trireme::apps {
+
+struct Options {
+  std::string config;                  ///< -c
+  std::vector<std::string> overrides;  ///< -o
+  std::string resume;                  ///< --resume
+};
+
+struct Program {
+  const char* name;  ///< "train"; its log is <output_dir>/<Arch>/<name>.log
+  const char* help;
+  bool resumes = false;  ///< knows --resume
+  void (*run)(const Options& options, const config::TrainConfig& config);
+};
+
+int run(const Program& program, int argc, char** argv);
+
+}  // namespace trireme::apps

@@ -1,0 +1,52 @@
+// One pass over DataLoader.Eval. Every picture counts once, on any number of ranks: batches are dealt out without
+// padding, so the numbers are those of one process.
+//
+//   Evaluator evaluator(config, ranks);
+//   Results results = evaluator.run(net, precision, epoch);      // CELoss, loss, top1, top5
+//
+// Called by every rank. Logs a line every print_batch_step batches, and the averages.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "trireme/config/train_config.h"
+#include "trireme/data/loader.h"
+#include "trireme/train/share.h"
+#include "trireme/trainer/log_lines.h"
+#include "trireme/trainer/scores.h"
+#include "trireme/trainer/updater.h"
+
+namespace trireme::trainer {
+
+class Evaluator {
+ public:
+  /// UsageError with file and line when there is nothing to evaluate on.
+  Evaluator(const config::TrainConfig& config, const Ranks& ranks);
+
+  Results run(const Network& net, const Precision& precision, int64_t epoch);
+
+ private:
+  void measure(const Network& net, const Precision& precision, const data::Batch& batch, int64_t iter);
+
+  const Ranks& ranks_;
+  int64_t print_step_;
+  std::shared_ptr<Share> share_;
+  std::optional<data::Loader> loader_;  // nothing on a rank without a batch
+  Losses losses_;
+  Scores scores_;
+};
+
+/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is.
+struct Judged {
+  std::string name;
+  double value = 0;
+  bool more_is_better = true;
+  bool better_than(const std::optional<double>& other) const {
+    return !other || (more_is_better ? value > *other : value < *other);
+  }
+};
+Judged judge(const Results& results);
+
+}  // namespace trireme::trainer

@@ -1,0 +1,23 @@
+// The section Optimizer -> an optimizer, and which parameters it lets decay.
+//
+//   auto optimizer = make_optimizer(config.optimizer, optim::decay_groups(*net.trained(), no_decay(config)));
+#pragma once
+
+#include <torch/optim/optimizer.h>
+
+#include <memory>
+#include <vector>
+
+#include "trireme/config/train_config.h"
+#include "trireme/optim/param_groups.h"
+
+namespace trireme::trainer {
+
+/// UsageError with file and line for an optimizer or a regularizer that Trireme does not have.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer& options,
+                                                        const std::vector<optim::ParamGroup>& groups);
+
+/// What the file says. Besides, L2 spares normalisations, as PaddleClas' networks ask for; only its ResNets do not.
+optim::NoDecay no_decay(const config::TrainConfig& config);
+
+}  // namespace trireme::trainer

@@ -1,0 +1,146 @@
+#include "trireme/trainer/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/config/document.h"
+#include "trireme/core/error.h"
+#include "trireme/models/models.h"
+#include "trireme/nn/losses.h"
+#include "trireme/trainer/make_loss.h"
+#include "trireme/trainer/make_optimizer.h"
+
+namespace trireme::trainer {
+namespace {
+
+constexpr int64_t kClasses = 4;
+
+models::ClassifierPtr small_net() {
+  return models::create("PPLCNet_x0_25", {.class_num = kClasses});
+}
+
+std::vector<torch::Tensor> state(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& tensor : module.parameters()) all.push_back(tensor.detach().clone());
+  for (const torch::Tensor& tensor : module.buffers()) all.push_back(tensor.clone());
+  return all;
+}
+
+bool same(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const torch::Tensor& x, const torch::Tensor& y) { return x.equal(y); });
+}
+
+Losses losses(const std::string& text) {
+  const config::Node root = config::parse_document(text, "f.yaml");
+  const config::Arch arch = config::read_arch(root.section("Arch"));
+  return make_losses(config::read_losses(root.section("Loss"), arch).train, root);
+}
+
+constexpr const char* kArch =
+    "Arch: {name: DistillationModel, models: [Teacher: {name: LeNet}, Student: {name: LeNet}]}\n";
+
+// Nothing of a frozen teacher changes, its batch-norm statistics included, and it is no part of what is trained.
+TEST(Network, TeachersStayAsTheyAre) {
+  torch::manual_seed(1);
+  const auto teacher = small_net(), student = small_net();
+  const Network net({{"Teacher", teacher, true}, {"Student", student}}, "Student");
+  net.to(torch::kCPU);
+  net.set_training(true);
+  EXPECT_FALSE(teacher->is_training());
+  EXPECT_EQ(net.trained().get(), student.get());
+  const auto before = state(*teacher), student_before = state(*student);
+  const Losses dml =
+      losses(std::string(kArch) + "Loss: {Train: [DistillationDMLLoss: {model_name_pairs: [[Student, Teacher]]}]}");
+  EXPECT_FALSE(dml.need_labels());
+  torch::optim::SGD optimizer(net.trained()->parameters(), 0.1);
+  const Outputs outputs = net.forward(torch::randn({2, 3, 32, 32}));
+  EXPECT_FALSE(outputs.of("Teacher").requires_grad());
+  dml(outputs, {}).total.backward();
+  optimizer.step();
+  EXPECT_TRUE(same(state(*teacher), before));
+  EXPECT_FALSE(same(state(*student), student_before));
+  for (const torch::Tensor& parameter : teacher->parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(Network, NothingToTrain) {
+  EXPECT_THROW(Network({{"Teacher", small_net(), true}}, "Teacher"), UsageError);
+}
+
+TEST(Network, WeightsLieChannelsLast) {
+  const Network net({{"", small_net()}}, "");
+  net.to(torch::kCPU);
+  for (const torch::Tensor& weight : net.trained()->parameters()) {
+    EXPECT_TRUE(weight.requires_grad());
+    if (weight.dim() != 4) continue;
+    const torch::Tensor expected = torch::empty_like(weight, torch::MemoryFormat::ChannelsLast);
+    EXPECT_EQ(weight.strides(), expected.strides());
+  }
+}
+
+// Unlabelled samples come last; a loss of labels sees the first ones only, one of two models sees all.
+TEST(Losses, SeeTheSamplesTheyCanUse) {
+  const Losses both = losses(std::string(kArch) + R"(
+Loss:
+  Train:
+    - DistillationGTCELoss: {model_names: [Student], weight: 0.5}
+    - DistillationDistanceLoss: {model_name_pairs: [[Student, Teacher]], mode: l1}
+)");
+  EXPECT_TRUE(both.need_labels());
+  EXPECT_THAT(both.names(), testing::ElementsAre("DistillationGTCELoss", "DistillationDistanceLoss"));
+  Outputs outputs("Student");
+  const torch::Tensor s = torch::randn({6, kClasses}), t = torch::randn({6, kClasses});
+  outputs.add("Student", s);
+  outputs.add("Teacher", t);
+  const torch::Tensor target = torch::tensor({0, 3}, torch::kLong);
+  const Losses::Values values = both(outputs, {target, 2});
+  EXPECT_NEAR(values.each[0].item<double>(), 0.5 * nn::ce_loss(s.narrow(0, 0, 2), target).item<double>(), 1e-6);
+  EXPECT_NEAR(values.each[1].item<double>(), (s - t).abs().mean().item<double>(), 1e-6);
+  EXPECT_NEAR(values.total.item<double>(), (values.each[0] + values.each[1]).item<double>(), 1e-6);
+}
+
+TEST(Losses, RefuseWithThePlace) {
+  const auto refusal = [](const std::string& loss) -> std::string {
+    try {
+      losses(std::string(kArch) + "Loss:\n  Train:\n    - " + loss);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal("CELos: {weight: 1}"),
+              testing::AllOf(testing::HasSubstr("f.yaml:4"), testing::HasSubstr("did you mean 'CELoss'")));
+  EXPECT_THAT(refusal("DistillationDMLLoss: {weight: 1}"), testing::HasSubstr("model_name_pairs"));
+  EXPECT_THAT(refusal("CELoss: {epsilon: 2}"), testing::HasSubstr("epsilon"));
+}
+
+config::TrainConfig training(const std::string& arch, const std::string& optimizer) {
+  return config::parse("Global: {epochs: 1}\nArch: {name: " + arch + "}\nOptimizer: " + optimizer + "\n", "f.yaml");
+}
+
+TEST(MakeOptimizer, NormsDecayOnlyInResNetsAndWithAdamW) {
+  const std::string momentum = "{name: Momentum, lr: {learning_rate: 0.1}, regularizer: {name: L2, coeff: 0.5}}";
+  EXPECT_FALSE(no_decay(training("ResNet50", momentum)).norm);
+  EXPECT_TRUE(no_decay(training("PPLCNet_x1_0", momentum)).norm);
+  const std::string adamw =
+      "{name: AdamW, lr: {learning_rate: 0.1}, weight_decay: 0.05, no_weight_decay_name: norm bias}";
+  EXPECT_FALSE(no_decay(training("PPLCNet_x1_0", adamw)).norm);
+  EXPECT_THAT(no_decay(training("PPLCNet_x1_0", adamw)).names, testing::ElementsAre("norm", "bias"));
+}
+
+TEST(MakeOptimizer, DecaysAsTheFileSays) {
+  const auto config = training("LeNet", "{name: SGD, lr: {learning_rate: 0.1}, regularizer: {name: L2, coeff: 0.5}}");
+  const torch::Tensor decayed = torch::ones({2}, torch::requires_grad()),
+                      kept = torch::ones({2}, torch::requires_grad());
+  const auto optimizer = make_optimizer(config.optimizer, {{{decayed}, {}}, {{kept}, 0.0}});
+  (decayed.sum() * 0 + kept.sum() * 0).backward();
+  optimizer->step();
+  EXPECT_TRUE(decayed.allclose(torch::full({2}, 0.95)));
+  EXPECT_TRUE(kept.equal(torch::ones({2})));
+  EXPECT_THROW(make_optimizer(training("LeNet", "{name: RMSProp, lr: {learning_rate: 0.1}}").optimizer, {}),
+               UsageError);
+}
+
+}  // namespace
+}  // namespace trireme::trainer

@@ -1,0 +1,60 @@
+// The checkpoints of a training, in <output_dir>/<Arch>: epoch_N, latest, and best_model.
+//
+//   Saver saver(config, ranks);
+//   saver.save("latest", progress, {batches, updater});
+//   if (auto found = saver.restore("auto", {batches, updater})) progress = *found;
+//
+// A checkpoint is a folder: model.safetensors (which Global.pretrained_model takes, too), optimizer.safetensors,
+// ema.safetensors where there is an average, masters.safetensors with AMP level O2, the random numbers of all ranks,
+// and manifest.json with checksums and the configuration. checkpoint/checkpoint.h says what going on from it
+// guarantees. Called by every rank.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "trireme/checkpoint/checkpoint.h"
+#include "trireme/config/train_config.h"
+#include "trireme/trainer/batches.h"
+#include "trireme/trainer/ranks.h"
+#include "trireme/trainer/updater.h"
+
+namespace trireme::trainer {
+
+/// Where a training stands.
+struct Standing : Progress {  // step: of the optimizer; epoch: the one that runs, from 0
+  int64_t iter = 0;           ///< batches of this epoch that are done
+  std::optional<double> best;
+};
+
+/// Whose states are saved.
+struct Trained {
+  Batches& batches;
+  Updater& updater;
+};
+
+class Saver {
+ public:
+  Saver(const config::TrainConfig& config, const Ranks& ranks);
+
+  void save(const std::string& name, const Standing& standing, const Trained& trained);
+  /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
+  /// UsageError when the folder has none, when it is damaged, or of another network.
+  std::optional<Standing> restore(const std::string& from, const Trained& trained);
+
+  /// Whether the ranks are to save and end (SIGTERM, SIGUSR1). Once a step.
+  bool preempted() { return checkpoint_.preempted(); }
+
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  const Ranks& ranks_;
+  std::filesystem::path folder_;
+  Checkpoint checkpoint_;
+};
+
+/// Where a training puts its files.
+std::filesystem::path output_folder(const config::TrainConfig& config);
+
+}  // namespace trireme::trainer

@@ -1,0 +1,81 @@
+// `trireme train -c CONFIG`: all parts of a configuration, put together and run.
+//
+//   config::TrainConfig config = config::load("ResNet50.yaml", {"Global.epochs=2"});
+//   Trainer(config, {.resume = "auto"}).train();
+//   Results results = evaluate(config);                               // `trireme eval`
+//
+// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Ranks only. Started
+// alone it trains alone; under `trireme launch` with all ranks. Errors are UsageErrors with file and line, thrown
+// before the first step where that is possible. For one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "trireme/config/train_config.h"
+#include "trireme/io/events.h"
+#include "trireme/optim/schedules.h"
+#include "trireme/trainer/batches.h"
+#include "trireme/trainer/evaluator.h"
+#include "trireme/trainer/make_schedule.h"
+#include "trireme/trainer/saver.h"
+
+namespace trireme::trainer {
+
+struct TrainerOptions {
+  std::string resume;  ///< a checkpoint's folder, or "auto": the newest of output_dir. Empty: Global.checkpoints
+  int64_t file_batch_size = 0;  ///< per rank, as the file had it before overrides; 0: as the configuration has it
+};
+
+class Trainer {
+ public:
+  explicit Trainer(config::TrainConfig config, const TrainerOptions& options = {});
+
+  /// All epochs that are not done yet. A SIGTERM or SIGUSR1 to any rank ends it after the step at hand, with a
+  /// checkpoint from which the next run goes on.
+  void train();
+
+ private:
+  /// How a batch takes part in a step of the optimizer.
+  struct Turn {
+    double share;  ///< of its loss
+    bool last;     ///< the step comes after it
+  };
+
+  void resume(const std::string& from);
+  void begin_epoch();
+  void train_epoch();
+  Turn turn_of(int64_t iter) const;
+  void take_step();
+  bool told_to_stop();
+  void report(bool whole_epoch);
+  void evaluate();
+  void save();
+  void draw(const std::string& prefix, const Results& results);
+  [[noreturn]] void refuse(const Scores::BadLoss& bad) const;
+
+  int64_t steps_per_epoch() const;
+  std::string memory_text() const;
+
+  config::TrainConfig config_;
+  Ranks ranks_;
+  Losses losses_;
+  Network net_;
+  Batches batches_;
+  Updater updater_;
+  optim::Schedule schedule_;
+  Scores scores_;
+  std::unique_ptr<Evaluator> evaluator_;     // null: none during training
+  std::unique_ptr<io::EventWriter> curves_;  // null: none
+  Saver saver_;
+  Standing standing_;
+  bool stopped_ = false;  // before the end, at the wish of others
+  Place place_;
+  Pace pace_;
+  double lr_ = 0;
+};
+
+/// The metrics and losses of DataLoader.Eval, with the weights of Global.pretrained_model.
+Results evaluate(const config::TrainConfig& config);
+
+}  // namespace trireme::trainer
