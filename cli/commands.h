@@ -17,6 +17,13 @@ struct Command {
 /// In the order of the overview.
 const std::vector<Command>& commands();
 
+/// A program of its own, `trireme-<name>`, because it needs libtorch.
+struct External {
+  const char* name;
+  const char* summary;
+};
+const std::vector<External>& externals();
+
 int doctor(const Words& words);
 int help(const Words& words);
 int launch(const Words& words);

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "cli/commands.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
@@ -12,6 +14,7 @@ namespace trireme::cli {
 std::string overview() {
   std::string text = fmt::format("Trireme {}: distributed training for C++.\n\nusage: trireme COMMAND …\n\n", kVersion);
   for (const Command& command : commands()) text += fmt::format("  {:<9} {}\n", command.name, command.summary);
+  for (const External& external : externals()) text += fmt::format("  {:<9} {}\n", external.name, external.summary);
   return text +
          "\nexamples\n"
          "  trireme launch -n 2 ./train --lr 0.1                        two processes on this machine\n"
@@ -46,6 +49,10 @@ std::string environment_text() {
   return text;
 }
 
+bool is_external(const std::string& name) {
+  return std::any_of(externals().begin(), externals().end(), [&](const External& e) { return name == e.name; });
+}
+
 }  // namespace
 
 int help(const Words& words) {
@@ -60,9 +67,14 @@ int help(const Words& words) {
     fmt::print("{}", environment_text());
   } else if (words[0] == "doctor") {
     return doctor({"--help"});
+  } else if (is_external(words[0])) {
+    run_external(words[0], {"--help"});
+    throw UsageError("trireme-{} is not here to explain itself; it is built with libtorch (make build)", words[0]);
   } else {
-    throw UsageError("no help on \"{}\"; there is: trireme help launch [TOPIC], help doctor, help environment",
-                     words[0]);
+    throw UsageError(
+        "no help on \"{}\"; there is: trireme help launch [TOPIC], help doctor, help train, help eval, "
+        "help environment",
+        words[0]);
   }
   return 0;
 }

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <exception>
@@ -23,6 +24,14 @@ const std::vector<Command>& commands() {
   return table;
 }
 
+const std::vector<External>& externals() {
+  static const std::vector<External> table = {
+      {"train", "train an image classifier from a configuration (PaddleClas' files work)"},
+      {"eval", "its accuracy with given weights"},
+  };
+  return table;
+}
+
 namespace {
 
 // A program started without standard descriptors must not get a log file as number 2.
@@ -35,6 +44,9 @@ void fill_standard_descriptors() {
 int unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.emplace_back(command.name);
+  for (const External& external : externals()) names.emplace_back(external.name);
+  if (std::find(names.begin(), names.end(), name) != names.end())
+    throw UsageError("trireme-{0} is neither beside trireme nor in PATH; it is built with libtorch (make build)", name);
   const auto near = closest(name, names);
   throw UsageError("there is no command \"{}\"{} (see: trireme help)", printable(name),
                    near ? fmt::format("; did you mean \"{}\"?", *near) : "");

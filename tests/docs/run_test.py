@@ -125,6 +125,11 @@ class Checkpoint(PageCase):
         self.walk("docs/checkpoint.md")
 
 
+class Train(PageCase):
+    def test_train(self):
+        self.walk("docs/train.md")
+
+
 class EveryPage(Case):
     def test_no_page_is_forgotten(self):
         """A page with something to run has its class above."""
