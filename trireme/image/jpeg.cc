@@ -115,7 +115,8 @@ struct JpegReader::State {
   /// stored in an unusual way, for which libjpeg's own leaving out is less proven.
   Region crop(const Region& wanted) {
     const auto all = static_cast<int>(jpeg.output_width);
-    if (jpeg.max_h_samp_factor > 2 || jpeg.max_v_samp_factor > 2)
+    // A progressive one may lack its details; then libjpeg smooths over the borders of blocks, so it must see them all.
+    if (jpeg.max_h_samp_factor > 2 || jpeg.max_v_samp_factor > 2 || jpeg.progressive_mode)
       return {0, 0, all, static_cast<int>(jpeg.output_height)};
     // One column more on both sides: where colour is stored at half size, its interpolation reads the neighbours.
     auto left = static_cast<JDIMENSION>(std::max(0, wanted.x - 1));

@@ -144,6 +144,7 @@ TEST(ArenaView, OfNobodyAndOfWhatCannotBeOpenedIsNull) {
 }
 
 TEST(Arenas, AreOnlyUsedWhenEveryRankHasOne) {
+  Arena::make_for_process({.capacity = 64 * kMega, .keep = kMega});
   const ProcessIdentity with = this_process();
   ProcessIdentity without = with;
   without.arena_bytes = 0;
