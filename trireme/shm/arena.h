@@ -9,7 +9,8 @@
 // handed out has pages. Blocks that come back keep their pages for the next one of their size, which is where much of
 // the time of a training step on a CPU goes otherwise: the kernel fetching and clearing pages.
 //
-// A child made by fork() gets a copy of everything, as of any other memory, and no new blocks.
+// What a child made by fork() writes is its own, and it gets no new blocks; a page that it has not written shows what
+// the parent writes there later. A child that computes with tensors should copy them first.
 #pragma once
 
 #include <atomic>
@@ -58,6 +59,8 @@ class Arena {
   const std::byte* base() const { return base_; }
   size_t capacity() const { return capacity_; }
   int fd() const { return fd_.get(); }
+  /// False in a forked child, whose blocks nobody else can see.
+  bool is_open() const { return open_; }
   /// Bytes handed out, and bytes that are free but keep their pages.
   size_t used() const;
   size_t kept() const;

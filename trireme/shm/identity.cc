@@ -60,7 +60,7 @@ ProcessIdentity this_process() {
   const auto start = start_time_of(::getpid());
   if (!start) throw SystemError(errno, "cannot read /proc/{}/stat: is /proc mounted?", ::getpid());
   ProcessIdentity me{this_host(), ::getpid(), *start, allowed_cpus()};
-  if (const Arena* arena = Arena::of_process()) {
+  if (const Arena* arena = Arena::of_process(); arena != nullptr && arena->is_open()) {
     me.arena_fd = arena->fd();
     me.arena_bytes = arena->capacity();
   }

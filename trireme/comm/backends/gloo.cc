@@ -2,6 +2,7 @@
 // and knows no average; these are mapped to what it does.
 #include "trireme/comm/backends/gloo.h"
 
+#include <net/if.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -86,9 +87,16 @@ size_t sum(Engine::Counts counts) {
   return std::accumulate(counts.begin(), counts.end(), size_t{0});
 }
 
+// NCCL's variable may also be a list, a prefix or what not to take (^docker0,lo); only a plain name says something
+// here.
+std::optional<std::string> interface_for_nccl() {
+  auto name = env::get_nonempty("NCCL_SOCKET_IFNAME");
+  return name && ::if_nametoindex(name->c_str()) != 0 ? name : std::nullopt;
+}
+
 std::optional<std::string> chosen_interface() {
-  if (auto name = env::get_nonempty("GLOO_SOCKET_IFNAME")) return name;
-  return env::get_nonempty("NCCL_SOCKET_IFNAME");
+  auto name = env::get_nonempty("GLOO_SOCKET_IFNAME");
+  return name ? name : interface_for_nccl();
 }
 
 std::shared_ptr<gloo::transport::Device> make_device(const std::string& address) {
@@ -125,21 +133,13 @@ class GlooEngine final : public Engine {
   RankInfo me() const override { return options_.me; }
 
   void all_reduce(void* data, size_t elements, DType dtype, ReduceOp op) override {
-    reduce_in_place("all_reduce", data, elements, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
-      return group_->allreduce(tensors, {.reduceOp = gloo_op});
-    });
+    all_reduce_tensor(view(data, elements, dtype), dtype, op);
   }
 
   void reduce(void* data, size_t elements, DType dtype, ReduceOp op, int root) override {
-    if (me().rank == root) {
-      reduce_in_place("reduce", data, elements, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
-        return group_->reduce(tensors, {.reduceOp = gloo_op, .rootRank = root});
-      });
-      return;
-    }
-    std::vector<std::byte> copy(elements * shm::size_of(dtype));  // Gloo uses the others' memory for partial results
-    if (!copy.empty()) std::memcpy(copy.data(), data, copy.size());
-    reduce_in_place("reduce", copy.data(), elements, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
+    at::Tensor mine = view(data, elements, dtype);
+    if (me().rank != root) mine = mine.clone();  // Gloo uses the others' memory for partial results
+    reduce_in_place("reduce", mine, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
       return group_->reduce(tensors, {.reduceOp = gloo_op, .rootRank = root});
     });
   }
@@ -186,10 +186,10 @@ class GlooEngine final : public Engine {
   // Gloo's own does no more than this.
   void reduce_scatter(const void* input, Counts counts, DType dtype, ReduceOp op, void* output) override {
     const size_t width = shm::size_of(dtype);
-    std::vector<std::byte> all(sum(counts) * width);
-    copy(all.data(), input, all.size());
-    all_reduce(all.data(), sum(counts), dtype, op);
-    copy(output, all.data() + sum(counts.first(rank())) * width, counts[rank()] * width);
+    const at::Tensor all = view(input, sum(counts), dtype).clone();
+    all_reduce_tensor(all, dtype, op);
+    const auto* result = static_cast<const std::byte*>(all.data_ptr());
+    copy(output, result + sum(counts.first(rank())) * width, counts[rank()] * width);
   }
 
   void all_to_all(const void* input, Counts sent, DType dtype, void* output, Counts received) override {
@@ -269,10 +269,16 @@ class GlooEngine final : public Engine {
   }
   size_t rank() const { return static_cast<size_t>(me().rank); }
 
+  void all_reduce_tensor(const at::Tensor& mine, DType dtype, ReduceOp op) {
+    reduce_in_place("all_reduce", mine, dtype, op, [&](Tensors& tensors, const c10d::ReduceOp& gloo_op) {
+      return group_->allreduce(tensors, {.reduceOp = gloo_op});
+    });
+  }
+
+  // Memory of this call's own must be the tensor's: an operation that was given up may still be under way inside Gloo.
   template <typename Start>
-  void reduce_in_place(const char* what, void* data, size_t elements, DType dtype, ReduceOp op, const Start& start) {
-    if (elements == 0) return;
-    at::Tensor mine = view(data, elements, dtype);
+  void reduce_in_place(const char* what, const at::Tensor& mine, DType dtype, ReduceOp op, const Start& start) {
+    if (mine.numel() == 0) return;
     const bool widened = dtype == DType::i16;
     if (dtype == DType::boolean) mine.ne_(0);
     Tensors tensors{widened ? mine.to(at::kInt) : mine};
@@ -288,9 +294,13 @@ class GlooEngine final : public Engine {
     const Header mine = header;
     Tensors head{at::from_blob(header.data(), {2}, at::kLong)};
     pass(what, [&] { return start(head); });
-    if (!outgoing && header != mine)
-      throw UsageError("rank {}: recv of {}[{}] from rank {}, which has sent {}[{}]", me().rank, shm::to_string(dtype),
-                       elements, peer, shm::to_string(static_cast<DType>(header[1])), header[0]);
+    if (!outgoing && header != mine) {
+      const std::string text =
+          fmt::format("rank {}: recv of {}[{}] from rank {}, which has sent {}[{}]", me().rank, shm::to_string(dtype),
+                      elements, peer, shm::to_string(static_cast<DType>(header[1])), header[0]);
+      if (end(text)) notice_.give(text);  // the sender waits for us to take the rest
+      throw UsageError("{}", text);
+    }
     if (elements == 0) return;
     Tensors body{bytes(data, elements, dtype)};
     pass(what, [&] { return start(body); });
@@ -304,9 +314,9 @@ class GlooEngine final : public Engine {
     guarded(what, [&] {
       const WorkPtr work = start();
       const auto future = work->getFuture();
-      future->addCallback([this](c10::ivalue::Future&) {
-        const std::lock_guard lock(mutex_);
-        ended_.notify_all();
+      future->addCallback([signal = signal_](c10::ivalue::Future&) {  // may be called when this engine has gone
+        const std::lock_guard lock(signal->mutex);
+        signal->ended.notify_all();
       });
       {
         std::unique_lock lock(mutex_);
@@ -330,6 +340,7 @@ class GlooEngine final : public Engine {
       {
         const std::lock_guard lock(mutex_);
         messages_.insert(work);
+        if (aborted_) work->abort();  // between the look above and here
       }
       work->wait();
     });
@@ -424,8 +435,13 @@ class GlooEngine final : public Engine {
   const GlooOptions options_;
   const std::shared_ptr<Store> store_;
   c10::intrusive_ptr<Pg> group_;
-  std::mutex mutex_;
-  std::condition_variable ended_;
+  struct Signal {
+    std::mutex mutex;
+    std::condition_variable ended;
+  };
+  const std::shared_ptr<Signal> signal_ = std::make_shared<Signal>();
+  std::mutex& mutex_ = signal_->mutex;
+  std::condition_variable& ended_ = signal_->ended;
   std::set<WorkPtr> messages_;         // GUARDED_BY(mutex_)
   std::string reason_;                 // GUARDED_BY(mutex_)
   std::atomic<bool> aborted_ = false;  // written under mutex_
@@ -445,8 +461,7 @@ std::optional<std::string> why_no_gloo() {
 std::string describe_gloo_interface(const std::string& address) {
   if (const auto name = env::get_nonempty("GLOO_SOCKET_IFNAME"))
     return fmt::format("interface {} (GLOO_SOCKET_IFNAME)", *name);
-  if (const auto name = env::get_nonempty("NCCL_SOCKET_IFNAME"))
-    return fmt::format("interface {} (NCCL_SOCKET_IFNAME)", *name);
+  if (const auto name = interface_for_nccl()) return fmt::format("interface {} (NCCL_SOCKET_IFNAME)", *name);
   return address.empty() ? "the address of the host name" : fmt::format("address {}", address);
 }
 
