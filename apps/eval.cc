@@ -16,8 +16,9 @@ constexpr const char* kHelp =
     "  trireme eval -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
     "  trireme launch -n 2 trireme eval -c ResNet50.yaml -o Global.pretrained_model=weights.safetensors\n";
 
-void evaluate(const Options& /*options*/, const config::TrainConfig& config) {
+int evaluate(const Options& /*options*/, const config::TrainConfig& config) {
   trainer::evaluate(config);
+  return 0;
 }
 
 }  // namespace

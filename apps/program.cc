@@ -153,8 +153,7 @@ int run_program(const Program& program, const Words& words) {
   const config::TrainConfig config = config::load(options->config, options->overrides);
   set_log_level(logs(config.global, rank) ? LogLevel::info : LogLevel::warning);
   if (rank == 0) log.open(trainer::output_folder(config) / fmt::format("{}.log", program.name));
-  program.run(*options, config);
-  return 0;
+  return program.run(*options, config);
 }
 
 }  // namespace

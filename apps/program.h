@@ -20,8 +20,8 @@ struct Options {
 struct Program {
   const char* name;  ///< "train"; its log is <output_dir>/<Arch>/<name>.log
   const char* help;
-  bool resumes = false;  ///< knows --resume
-  void (*run)(const Options& options, const config::TrainConfig& config);
+  bool resumes = false;                                                   ///< knows --resume
+  int (*run)(const Options& options, const config::TrainConfig& config);  ///< returns the exit code
 };
 
 int run(const Program& program, int argc, char** argv);

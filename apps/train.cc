@@ -1,6 +1,9 @@
 // `trireme train -c CONFIG [-o KEY=VALUE …] [--resume auto]`
+#include <signal.h>
+
 #include "apps/program.h"
 #include "trireme/config/document.h"
+#include "trireme/core/parallel_env.h"
 #include "trireme/trainer/trainer.h"
 
 namespace trireme::apps {
@@ -25,8 +28,17 @@ int64_t file_batch_size(const std::string& path) {
   return sampler.get<int64_t>("first_bs", sampler.get<int64_t>("batch_size", 0));
 }
 
-void train(const Options& options, const config::TrainConfig& config) {
-  trainer::Trainer(config, {.resume = options.resume, .file_batch_size = file_batch_size(options.config)}).train();
+/// As a shell tells of SIGTERM, so that a batch system does not take half a training for a whole one. A launcher sees
+/// to that itself; SIGUSR1 asks for a checkpoint and a good end.
+int exit_code(int stopped_by) {
+  constexpr int kSignal = 128;
+  return stopped_by == SIGTERM && !ParallelEnv::from_environment().launched ? kSignal + SIGTERM : 0;
+}
+
+int train(const Options& options, const config::TrainConfig& config) {
+  trainer::Trainer trainer(config, {.resume = options.resume, .file_batch_size = file_batch_size(options.config)});
+  trainer.train();
+  return exit_code(trainer.stopped_by());
 }
 
 }  // namespace

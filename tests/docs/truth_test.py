@@ -18,7 +18,7 @@ def source_text(*patterns):
                      if not path.name.endswith("_test.cc"))
 
 
-OTHERS = {"--ipc"}  # options of other programs that the text names
+OTHERS = {"--ipc", "--resume"}  # options of other programs that the text names
 
 
 class Generated(Case):
@@ -84,7 +84,7 @@ class Links(Case):
 def own_options(words):
     """The options among the words before PROGRAM, with underscores."""
     for word in words:
-        if word.startswith("./") or word.endswith(".py") or word in ("sh", "true"):
+        if word.startswith("./") or word.endswith(".py") or word in ("sh", "true", "trireme"):
             return
         if word.startswith("-"):
             yield re.sub(r"(?<=\w)-", "_", word.split("=")[0])
@@ -94,7 +94,7 @@ class Commands(Case):
     def command_lines(self):
         for path in pages.all_pages():
             for block in pages.fenced_blocks(path.read_text(), "sh"):
-                for line in block.splitlines():
+                for line in block.replace("\\\n", " ").splitlines():
                     yield pages.name_of(path), line.split("#")[0]
 
     def test_options_of_shown_commands_exist(self):

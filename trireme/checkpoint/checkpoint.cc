@@ -152,7 +152,7 @@ void Checkpoint::write(const std::string& name, const TrainingState& state, cons
 }
 
 Restored Checkpoint::restore(const TrainingState& state) {
-  return restore_with(state, [this] { return folder_.read_newest(); });
+  return restore_with(state, [this] { return folder_.read_newest(options_.not_resumed); });
 }
 
 Restored Checkpoint::restore_from(const std::string& name, const TrainingState& state) {
@@ -183,6 +183,7 @@ Restored Checkpoint::restore_with(const TrainingState& state,
 // All ranks or none.
 void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapshot, const std::string& random) {
   std::optional<io::Snapshot> before;
+  const io::TensorMap random_before = io::rng_state();
   try {
     detail::together(group_, [&] {
       before = io::copy_of(detail::take(state));
@@ -191,6 +192,7 @@ void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapsho
     });
   } catch (...) {
     if (before) detail::put(state, *before);
+    io::set_rng_state(random_before);
     throw;
   }
 }

@@ -53,6 +53,7 @@ struct CheckpointOptions {
   int keep = 2;        ///< of the numbered ones, at least 2; 0: all
   bool async = false;  ///< rank 0 writes in the background, from a copy in memory, while training goes on
   std::vector<int> signals = {SIGTERM, SIGUSR1};  ///< what preempted() listens to
+  std::string not_resumed;  ///< a name that restore() does not take: best_model, when it holds other weights
 };
 
 /// Where the training stands. Same on all ranks.
@@ -105,6 +106,8 @@ class Checkpoint {
   /// keep the answer; it costs one all_reduce of a number. The signals are caught from the first call on, for as long
   /// as the object lives; before, they end the process as ever.
   bool preempted();
+  /// The signal by which this rank itself was told; 0: none.
+  int signal() const { return notice_ ? notice_->signal() : 0; }
 
   /// Until the last save() is on the disk. Throws what it failed with.
   void wait();

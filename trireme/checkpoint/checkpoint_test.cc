@@ -295,6 +295,23 @@ TEST_F(CheckpointTest, APartThatDoesNotFitChangesNothing) {
   EXPECT_EQ(program.bits(), before);
 }
 
+TEST_F(CheckpointTest, ARefusalLeavesTheRandomNumbersToo) {
+  Program program;
+  TrainingState state = program.state();
+  int loads = 0;
+  const auto load = [&](const std::string&) {
+    torch::rand({1});
+    if (++loads == 1) throw UsageError("not understood");
+  };
+  state.extra.push_back({"other", [] { return "text"; }, load});
+  Checkpoint(folder).save(state);
+  torch::manual_seed(7);
+  EXPECT_THROW(Checkpoint(folder).restore(state), UsageError);
+  const torch::Tensor drawn = torch::rand({1});
+  torch::manual_seed(7);
+  EXPECT_TRUE(drawn.equal(torch::rand({1})));
+}
+
 TEST_F(CheckpointTest, LessMayBeRestoredThanWasSaved) {
   save_two();
   Program program(3);

@@ -28,6 +28,10 @@ Watch& watch_of(int number) {
   return g_watches[static_cast<size_t>(number)];
 }
 
+uint64_t count_of(int number) {
+  return watch_of(number).received.load(std::memory_order_relaxed);
+}
+
 extern "C" void trireme_note_preemption(int number, siginfo_t* info, void* context) {
   const int saved = errno;
   Watch& watch = watch_of(number);
@@ -88,7 +92,7 @@ PreemptionNotice::PreemptionNotice(std::vector<int> signals) {
     for (const int number : signals_) uninstall(number);
     throw;
   }
-  before_ = count();
+  for (const int number : signals_) before_.push_back(count_of(number));
 }
 
 PreemptionNotice::~PreemptionNotice() {
@@ -96,14 +100,10 @@ PreemptionNotice::~PreemptionNotice() {
   for (const int number : signals_) uninstall(number);
 }
 
-bool PreemptionNotice::received() const {
-  return count() != before_;
-}
-
-uint64_t PreemptionNotice::count() const {
-  uint64_t sum = 0;
-  for (const int number : signals_) sum += watch_of(number).received.load(std::memory_order_relaxed);
-  return sum;
+int PreemptionNotice::signal() const {
+  for (size_t i = 0; i < signals_.size(); ++i)
+    if (count_of(signals_[i]) != before_[i]) return signals_[i];
+  return 0;
 }
 
 }  // namespace trireme

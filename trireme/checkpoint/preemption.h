@@ -22,13 +22,13 @@ class PreemptionNotice {
   PreemptionNotice& operator=(const PreemptionNotice&) = delete;
 
   /// Whether one of the signals has come since construction.
-  bool received() const;
+  bool received() const { return signal() != 0; }
+  /// The first of them that has; 0: none.
+  int signal() const;
 
  private:
-  uint64_t count() const;
-
   std::vector<int> signals_;
-  uint64_t before_ = 0;
+  std::vector<uint64_t> before_;  // how often each had come
 };
 
 }  // namespace trireme

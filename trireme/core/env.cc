@@ -45,7 +45,8 @@ const std::vector<Variable>& variables() {
       {"FLAGS_nccl_nrings", Use::program, "Number of NCCL rings, 1 to 8 (default 1)."},
       {"TRIREME_DATA_DIR", Use::program,
        "Folder with datasets, each in a folder of its own (fashion-mnist); looked into before the system's."},
-      {"TRIREME_WEIGHTS", Use::program, "Folder with weights by network, ResNet50.safetensors, for `pretrained: True`."},
+      {"TRIREME_WEIGHTS", Use::program,
+       "Folder with weights by network, ResNet50.safetensors, for `pretrained: True`."},
       {"TRIREME_BACKEND", Use::program,
        "What moves CPU tensors: auto (default: shared memory inside a host, the network between hosts), shm, gloo or "
        "hierarchical."},
@@ -53,7 +54,8 @@ const std::vector<Variable>& variables() {
        "1: every backend compares the ranks' calls before each collective, so that a disagreement is an error that "
        "names both sides instead of a hang (shared memory always does)."},
       {"TRIREME_SHARED_TENSORS", Use::program,
-       "0: large CPU tensors stay in memory of their own, as libtorch allocates it, instead of where the other ranks of "
+       "0: large CPU tensors stay in memory of their own, as libtorch allocates it, instead of where the other ranks "
+       "of "
        "the host can read them in place; all_reduce then copies them through buffers."},
       {"TRIREME_STRICT", Use::program,
        "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},

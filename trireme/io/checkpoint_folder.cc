@@ -118,7 +118,9 @@ CheckpointFolder::CheckpointFolder(fs::path path, CheckpointFolderOptions option
 std::vector<CheckpointFolder::Found> CheckpointFolder::find() const {
   std::vector<Found> found;
   std::error_code error;
-  if (!fs::exists(path_, error)) return found;
+  const bool there = fs::exists(path_, error);
+  if (error) throw SystemError(error.value(), "cannot look for checkpoints in {}", path_.string());
+  if (!there) return found;
   for (const auto& entry : fs::directory_iterator(path_, error)) {
     if (!entry.is_directory() || !is_checkpoint(entry.path())) continue;
     Found& one = found.emplace_back(Found{.name = entry.path().filename().string()});
@@ -177,9 +179,10 @@ void CheckpointFolder::prune() const {
       log_warning("[io] cannot remove the old checkpoint {}: {}", (path_ / manifest.name).string(), errno_text(errno));
 }
 
-std::optional<Snapshot> CheckpointFolder::read_newest() const {
+std::optional<Snapshot> CheckpointFolder::read_newest(const std::string& but) const {
   std::vector<std::string> reasons;
   for (const Found& found : find()) {
+    if (!but.empty() && (found.name == but || found.name == but + DurableFolder::kPrevious)) continue;
     try {
       if (!found.manifest) throw UsageError("{}", found.reason);
       return read_snapshot(path_ / found.name, *found.manifest);

@@ -48,8 +48,9 @@ class CheckpointFolder {
 
   /// The newest checkpoint that is whole: each file has the size and the checksum of the manifest. A damaged one is
   /// passed over with a warning in the log. Nothing when there is none at all; UsageError with the reason for each when
-  /// all are damaged.
-  std::optional<Snapshot> read_newest() const;
+  /// all are damaged; SystemError when the folder cannot be looked into. One named `but` does not count, nor its
+  /// previous one.
+  std::optional<Snapshot> read_newest(const std::string& but = "") const;
   /// One by its name. Throws UsageError with the reason when it is absent or damaged.
   Snapshot read(const std::string& name) const;
 

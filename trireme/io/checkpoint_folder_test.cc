@@ -116,6 +116,22 @@ TEST_F(Checkpoints, AllStayWithKeepZero) {
   EXPECT_THAT(message_of<UsageError>([&] { CheckpointFolder(path_, {.keep = 1}); }), HasSubstr("at least 2"));
 }
 
+TEST_F(Checkpoints, AFolderThatCannotBeLookedIntoIsNotAnEmptyOne) {
+  fs::create_directory(path_);
+  fs::create_directory_symlink("loop", path_ / "loop");  // ELOOP also for root, whom EACCES does not stop
+  EXPECT_THROW(CheckpointFolder(path_ / "loop").read_newest(), SystemError);
+  EXPECT_THROW(CheckpointFolder(path_ / "loop").list(), SystemError);
+}
+
+TEST_F(Checkpoints, TheNewestButOneName) {
+  for (const int64_t step : {1, 2}) folder_.write("best_model", snapshot(step));
+  EXPECT_FALSE(folder_.read_newest("best_model").has_value());
+  folder_.write("latest", snapshot(3));
+  folder_.write("best_model", snapshot(4));
+  EXPECT_EQ(folder_.read_newest("best_model")->manifest.name, "latest");
+  EXPECT_EQ(folder_.read_newest()->manifest.name, "best_model");
+}
+
 TEST_F(Checkpoints, NewestIsTheLastWrittenWhateverItsName) {
   folder_.write("step_9", snapshot(9));
   folder_.write("step_1", snapshot(1));

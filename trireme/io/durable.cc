@@ -24,8 +24,16 @@ std::string unique_suffix() {
   return fmt::format(".{}-{}{}", ::getpid(), count++, kTemporary);
 }
 
+bool is_there(const fs::path& path) {
+  return ::access(path.c_str(), F_OK) == 0;
+}
+
+// A name that is free: a dead process of our number, before a restart or in another container, may have left some.
 fs::path hidden_beside(const fs::path& path) {
-  return path.parent_path() / fmt::format(".{}{}", path.filename().string(), unique_suffix());
+  for (;;) {
+    fs::path hidden = path.parent_path() / fmt::format(".{}{}", path.filename().string(), unique_suffix());
+    if (!is_there(hidden)) return hidden;
+  }
 }
 
 bool is_hidden_temporary(const fs::path& path) {
@@ -44,19 +52,17 @@ fs::path folder_of(const fs::path& path) {
                     unknown ? "unknown" : std::to_string(space.available), options.kept);
 }
 
-bool is_there(const fs::path& path) {
-  return ::access(path.c_str(), F_OK) == 0;
-}
-
 UniqueFd open_folder(const fs::path& folder) {
   return UniqueFd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 }  // namespace
 
-DurableFile::DurableFile(fs::path path, DurableOptions options)
-    : path_(std::move(path)), options_(std::move(options)), temporary_(path_.string() + unique_suffix()) {
-  file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+DurableFile::DurableFile(fs::path path, DurableOptions options) : path_(std::move(path)), options_(std::move(options)) {
+  do {
+    temporary_ = path_.string() + unique_suffix();
+    file_.reset(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  } while (!file_ && errno == EEXIST);
   if (!file_) fail();
 }
 
@@ -81,11 +87,13 @@ FileSum DurableFile::commit() {
 }
 
 DurableFolder::DurableFolder(fs::path parent, std::string name, DurableOptions options)
-    : parent_(std::move(parent)),
-      name_(std::move(name)),
-      options_(std::move(options)),
-      temporary_(hidden_beside(parent_ / name_)) {
-  if (::mkdir(temporary_.c_str(), 0755) != 0) fail();
+    : parent_(std::move(parent)), name_(std::move(name)), options_(std::move(options)) {
+  int refused = 0;
+  do {
+    temporary_ = hidden_beside(parent_ / name_);
+    refused = ::mkdir(temporary_.c_str(), 0755);
+  } while (refused != 0 && errno == EEXIST);
+  if (refused != 0) fail();
   lock_ = open_folder(temporary_);
   // A file system without locks says so with an error: then leftovers cannot be told from work, and stay.
   if (lock_) ::flock(lock_.get(), LOCK_EX | LOCK_NB);

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 #include <random>
 
 #include "trireme/core/error.h"
+#include "trireme/core/file.h"
 #include "trireme/io/crc32c.h"
 #include "trireme/io/durable.h"
 #include "trireme/io/events.h"
@@ -248,6 +250,23 @@ TEST(DurableFolder, KeepsThePreviousOne) {
   EXPECT_EQ(content_of(parent.path() / "latest/x"), "third");
   EXPECT_EQ(content_of(parent.path() / "latest.previous/x"), "second");
   EXPECT_EQ(entries_in(parent.path()), 2u);
+}
+
+// As after a restart of a container, in which the process has the same number again.
+TEST(DurableFolder, NamesThatAreTakenArePassedOver) {
+  const TempDir dir;
+  const std::string last = DurableFolder(dir.path(), "x").path().filename();  // .x.<process>-<number>.tmp
+  const size_t dash = last.rfind('-');
+  const int number = std::stoi(last.substr(dash + 1));
+  const std::string process = last.substr(2, dash - 2);
+  for (int i = 1; i <= 2; ++i)
+    std::filesystem::create_directory(dir.path() / fmt::format(".x{}-{}.tmp", process, number + i));
+  EXPECT_EQ(DurableFolder(dir.path(), "x").path().filename(), fmt::format(".x{}-{}.tmp", process, number + 3));
+  std::ofstream(dir.path() / fmt::format("y{}-{}.tmp", process, number + 4)) << "theirs";
+  DurableFile file(dir.path() / "y");
+  file.write("ours");
+  file.commit();
+  EXPECT_EQ(read_file(dir.path() / "y"), "ours");
 }
 
 TEST(DurableFolder, InWorkIsNoLeftover) {

@@ -52,10 +52,9 @@ void Ema::update() {
 Ema::Applied::Applied(Ema& ema) : ema_(ema) {
   if (ema.applied_) throw UsageError("Ema: apply() while the averages are applied already; let the first result end");
   torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < ema.live_.size(); ++i) {
-    weights_.push_back(ema.live_[i].clone());
-    ema.live_[i].copy_(ema.averages_[i].second);
-  }
+  // First all copies: a tensor that has two names is to be saved before the first of them is overwritten.
+  for (const Tensor& live : ema.live_) weights_.push_back(live.clone());
+  for (size_t i = 0; i < ema.live_.size(); ++i) ema.live_[i].copy_(ema.averages_[i].second);
   ema.applied_ = true;
 }
 

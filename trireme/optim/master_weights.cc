@@ -46,8 +46,9 @@ void lower_precision(torch::nn::Module& module, c10::ScalarType dtype) {
 
 MasterWeights::MasterWeights(const std::vector<Tensor>& parameters) : weights_(parameters) {
   for (const Tensor& weight : weights_) {
-    masters_.push_back(make_master(weight));
-    master_of_[weight.unsafeGetTensorImpl()] = masters_.back();
+    const auto [master, is_new] = master_of_.try_emplace(weight.unsafeGetTensorImpl());
+    if (is_new) master->second = make_master(weight);
+    masters_.push_back(master->second);
   }
 }
 

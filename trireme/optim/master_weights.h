@@ -30,7 +30,8 @@ class MasterWeights {
  public:
   explicit MasterWeights(const std::vector<torch::Tensor>& parameters);
 
-  /// The masters, in the order of the parameters: what the optimizer gets, and what a checkpoint should hold.
+  /// The masters, in the order of the parameters: what the optimizer gets, and what a checkpoint should hold. A
+  /// parameter that is there twice, under two names, has one master, which is there twice, too.
   const std::vector<torch::Tensor>& parameters() const { return masters_; }
   /// The groups with each parameter replaced by its master. Throws UsageError for one that is not ours.
   std::vector<ParamGroup> groups(std::vector<ParamGroup> groups) const;

@@ -143,7 +143,8 @@ ScheduleOptions completed(ScheduleOptions options, bool is_piecewise) {
 }  // namespace
 
 double cosine_lr(double at, double base, double length, double eta_min) {
-  return eta_min + (base - eta_min) * (1 + std::cos(std::numbers::pi * at / length)) / 2;
+  const double share = std::min(at, length) / length;  // behind its end it would climb again
+  return eta_min + (base - eta_min) * (1 + std::cos(std::numbers::pi * share)) / 2;
 }
 
 double polynomial_lr(double at, const PolynomialCurve& curve) {

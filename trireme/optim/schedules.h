@@ -24,7 +24,8 @@
 
 namespace trireme::optim {
 
-/// The curves after the warm-up, `at` counted in steps (or epochs) from their begin.
+/// The curves after the warm-up, `at` counted in steps (or epochs) from their begin. Behind its length a curve stays at
+/// its end.
 double cosine_lr(double at, double base, double length, double eta_min);
 /// base -> end_lr over `length` along (1 - at / length)^power; `cycle` stretches the length instead of staying at the
 /// end.

@@ -85,6 +85,12 @@ TEST(Schedule, Cosine) {
                {{0, 0.8}, {1, 0.7996022612838194}, {35, 0.4050000000000002}, {69, 0.010397738716180738}});
 }
 
+TEST(Schedule, CosineStaysAtItsEnd) {
+  const Schedule schedule =
+      make_schedule("Cosine", {.learning_rate = 0.8, .epochs = 10, .step_each_epoch = 7, .eta_min = 0.01});
+  expect_rates(schedule, {{70, 0.01}, {80, 0.01}, {140, 0.01}});
+}
+
 TEST(Schedule, CosineByEpoch) {
   const Schedule schedule = make_schedule(
       "Cosine", {.learning_rate = 0.8, .epochs = 10, .step_each_epoch = 7, .warmup_epoch = 2, .by_epoch = true});

@@ -11,7 +11,6 @@
 #include "trireme/optim/amp.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/ema.h"
-#include "trireme/optim/master_weights.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/optim/test_devices.h"
 
@@ -114,6 +113,17 @@ TEST(Ema, AveragesParametersAndBuffersAndCopiesCounts) {
   ema.update();
   const auto averaged = ema.apply();
   EXPECT_NEAR(net->weight[0].item<double>(), 2.9, 1e-6);
+}
+
+TEST(Ema, ATensorWithTwoNamesGetsItsWeightsBack) {
+  torch::nn::Module net;
+  const Tensor tied = net.register_parameter("a", torch::ones({3}));
+  net.register_parameter("b", tied);
+  Ema ema(net, {.decay = 0.5});
+  torch::NoGradGuard no_grad;
+  tied.fill_(5);
+  { const auto averaged = ema.apply(); }
+  EXPECT_TRUE(tied.equal(torch::full({3}, 5.0))) << tied;
 }
 
 TEST(Ema, GoesOnFromItsState) {
@@ -321,72 +331,6 @@ TEST(GradScaler, GoesOnFromItsText) {
   other.step(1);
   EXPECT_EQ(other.scaler.current_scale(), 16);
   EXPECT_THAT(error_of([&] { other.scaler.load_state("scaler 1 scale=x"); }), HasSubstr("scale=x"));
-}
-
-// --- masters -------------------------------------------------------------------------------------------------------
-
-struct Net : torch::nn::Module {
-  Net() {
-    linear = register_module("linear", torch::nn::Linear(2, 2));
-    norm = register_module("norm", torch::nn::BatchNorm1d(2));
-  }
-  torch::nn::Linear linear{nullptr};
-  torch::nn::BatchNorm1d norm{nullptr};
-};
-
-TEST(MasterWeights, NormsKeepTheirPrecision) {
-  Net net;
-  const Tensor weight = net.linear->weight;
-  lower_precision(net, torch::kBFloat16);
-  EXPECT_EQ(net.linear->weight.scalar_type(), torch::kBFloat16);
-  EXPECT_TRUE(net.linear->weight.is_same(weight));
-  EXPECT_EQ(net.norm->weight.scalar_type(), torch::kFloat);
-  EXPECT_EQ(net.norm->running_mean.scalar_type(), torch::kFloat);
-  EXPECT_THAT(error_of([&] { lower_precision(net, torch::kDouble); }), HasSubstr("Double"));
-}
-
-TEST(MasterWeights, SmallStepsAreNotLost) {
-  const Tensor w = torch::ones({1}, torch::kBFloat16).to(devices().back()).requires_grad_();
-  MasterWeights masters({w});
-  SGD sgd(masters.parameters(), {.lr = 1});
-  for (int i = 0; i < 64; ++i) {
-    w.mutable_grad() = torch::full_like(w, 1.0 / 1024);  // a quarter of bf16's grain at 1
-    masters.take_gradients();
-    EXPECT_FALSE(w.grad().defined());
-    sgd.step();
-    masters.write_back();
-    sgd.zero_grad();
-  }
-  EXPECT_NEAR(w.item<double>(), 1 - 64.0 / 1024, 1e-6);
-}
-
-TEST(MasterWeights, GroupsNameTheMasters) {
-  Net net;
-  lower_precision(net, torch::kHalf);
-  MasterWeights masters(net.parameters());
-  const auto groups = masters.groups(decay_groups(net, {.norm = true}));
-  for (const Tensor& master : groups[0].params) EXPECT_EQ(master.scalar_type(), torch::kFloat);
-  EXPECT_TRUE(groups[1].params[0].is_same(net.norm->weight));  // its own master
-  EXPECT_THAT(error_of([&] { masters.groups({{{torch::ones({3})}, std::nullopt}}); }), HasSubstr("[3] has no master"));
-}
-
-TEST(MasterWeights, AScaledHalfGradientComesThrough) {
-  const Tensor w = torch::ones({1}, torch::kHalf).requires_grad_();
-  MasterWeights masters({w});
-  SGD sgd(masters.parameters(), {.lr = 1});
-  GradScaler scaler({.init_scale = 65536});
-  const double tiny = 1e-8;  // below fp16's range
-  w.mutable_grad() = torch::full({1}, tiny * 65536, torch::kHalf);
-  masters.take_gradients();
-  scaler.unscale_(sgd);
-  EXPECT_NEAR(masters.parameters()[0].grad().item<double>(), tiny, 1e-11);
-}
-
-TEST(MasterWeights, WithoutGradientAMasterHasNone) {
-  const Tensor w = torch::ones({1}, torch::kHalf).requires_grad_();
-  MasterWeights masters({w});
-  masters.take_gradients();
-  EXPECT_FALSE(masters.parameters()[0].grad().defined());
 }
 
 }  // namespace

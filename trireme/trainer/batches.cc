@@ -52,6 +52,8 @@ void EndlessLoader::start(int64_t epoch, int64_t iters) {
 const data::Batch& EndlessLoader::next() {
   if (at_) ++*at_;
   if (!at_ || *at_ == data::Loader::end()) at_.emplace(loader_.begin());
+  // Nothing was left of the pass in which a checkpoint was saved; the next one has batches.
+  if (*at_ == data::Loader::end()) at_.emplace(loader_.begin());
   return **at_;
 }
 

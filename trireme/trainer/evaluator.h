@@ -7,6 +7,7 @@
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,12 +39,14 @@ class Evaluator {
   Scores scores_;
 };
 
-/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is.
+/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is. What is not
+/// finite is never better.
 struct Judged {
   std::string name;
   double value = 0;
   bool more_is_better = true;
   bool better_than(const std::optional<double>& other) const {
+    if (!std::isfinite(value)) return false;
     return !other || (more_is_better ? value > *other : value < *other);
   }
 };

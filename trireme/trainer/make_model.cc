@@ -7,6 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/io/checkpoint_folder.h"
 #include "trireme/io/module_state.h"
 #include "trireme/models/models.h"
 
@@ -18,6 +19,7 @@ using config::Arch;
 using config::Node;
 
 constexpr const char* kSuffix = ".safetensors";
+constexpr const char* kOfCheckpoint = "model.safetensors";
 constexpr size_t kShownNames = 8;
 
 bool is_file(const fs::path& path) {
@@ -106,6 +108,14 @@ std::string some_of(std::vector<std::string> names) {
   return join(names, ", ") + (all > kShownNames ? fmt::format(" and {} more", all - kShownNames) : "");
 }
 
+/// Those of a checkpoint by its manifest, so that damage is seen.
+io::TensorMap read_weights(const fs::path& file) {
+  const fs::path folder = file.parent_path();
+  if (file.filename() != kOfCheckpoint || !is_file(folder / "manifest.json")) return io::load_safetensors(file);
+  const fs::path parent = folder.parent_path();
+  return io::CheckpointFolder(parent.empty() ? "." : parent).read(folder.filename().string()).tensors.at("model");
+}
+
 }  // namespace
 
 Network make_network(const Arch& arch, const NetworkNeeds& needs) {
@@ -114,7 +124,7 @@ Network make_network(const Arch& arch, const NetworkNeeds& needs) {
 }
 
 fs::path weights_file(const std::string& path, const std::string& what) {
-  for (const fs::path& file : {fs::path(path), fs::path(path + kSuffix), fs::path(path) / "model.safetensors"})
+  for (const fs::path& file : {fs::path(path), fs::path(path + kSuffix), fs::path(path) / kOfCheckpoint})
     if (is_file(file)) return file;
   throw UsageError(
       "{}={}: there is no such file, no {}{} and no checkpoint {}/model.safetensors; weights of PyTorch and Paddle "
@@ -125,7 +135,7 @@ fs::path weights_file(const std::string& path, const std::string& what) {
 void load_weights(torch::nn::Module& module, const std::string& path, const WeightsUse& use) {
   const fs::path file = weights_file(path, use.what);
   const io::LoadReport report =
-      io::load_into(module, io::load_safetensors(file), {.skip_mismatch = use.new_classes, .from = file.string()});
+      io::load_into(module, read_weights(file), {.skip_mismatch = use.new_classes, .from = file.string()});
   log_info("weights from {}", file.string());
   if (!report.skipped.empty())
     log_warning("{}: {} of another shape keep their random start: {}", file.string(), report.skipped.size(),

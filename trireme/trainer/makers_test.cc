@@ -1,11 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "trireme/config/document.h"
 #include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/net.h"
+#include "trireme/trainer/config_changes.h"
 #include "trireme/trainer/log_lines.h"
 #include "trireme/trainer/make_schedule.h"
 #include "trireme/trainer/make_transforms.h"
+#include "trireme/trainer/output_lock.h"
 
 namespace trireme::trainer {
 namespace {
@@ -82,6 +87,34 @@ TEST(MakeSchedule, TellsOfAnotherBatch) {
   EXPECT_EQ(schedule_title(lr), "LinearWarmup");
   EXPECT_EQ(assumed_ranks("AdamW"), 8);
   EXPECT_EQ(assumed_ranks("Momentum"), 4);
+}
+
+TEST(OutputLock, KeepsTheSecondOutUntilTheFirstIsGone) {
+  const TempDir dir;
+  const auto folder = dir.path() / "out" / "LeNet";
+  {
+    const OutputLock first(folder);
+    try {
+      const OutputLock second(folder);
+      ADD_FAILURE() << "both have it";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(fmt::format("process {} on {}", ::getpid(), host_name())),
+                                               HasSubstr(folder.string()), HasSubstr("-o Global.output_dir=")));
+    }
+  }
+  const OutputLock third(folder);
+}
+
+TEST(ConfigChanges, TellsKeysAndBothValues) {
+  const std::string before = "Global: {epochs: 1, seed: 3, output_dir: a}\nLoss: [CELoss: {weight: 1.0}]\n";
+  const std::string now =
+      "Global: {epochs: 2, output_dir: b, device: cpu}\nLoss: [CELoss: {weight: 0.5}]\nEMA: {decay: 1}";
+  EXPECT_THAT(config_changes(before, now),
+              testing::ElementsAre("EMA.decay: nothing, now 1", "Global.seed: 3, now nothing",
+                                   "Loss.0.CELoss.weight: 1.0, now 0.5"));
+  EXPECT_THAT(config_changes(before, before), testing::IsEmpty());
+  EXPECT_THAT(config_changes("", now), testing::IsEmpty());
+  EXPECT_THAT(config_changes("{{{ of another program", now), testing::IsEmpty());
 }
 
 TEST(LogLines, TimesAndShape) {

@@ -8,6 +8,8 @@
 #include "trireme/core/error.h"
 #include "trireme/models/models.h"
 #include "trireme/nn/losses.h"
+#include "trireme/trainer/batches.h"
+#include "trireme/trainer/evaluator.h"
 #include "trireme/trainer/make_loss.h"
 #include "trireme/trainer/make_optimizer.h"
 
@@ -140,6 +142,37 @@ TEST(MakeOptimizer, DecaysAsTheFileSays) {
   EXPECT_TRUE(kept.equal(torch::ones({2})));
   EXPECT_THROW(make_optimizer(training("LeNet", "{name: RMSProp, lr: {learning_rate: 0.1}}").optimizer, {}),
                UsageError);
+}
+
+// Saved behind the last batch of a pass, with epochs that are longer than one: nothing is left of that pass.
+TEST(Batches, GoOnBehindTheLastBatchOfAPass) {
+  const auto config = config::parse(R"(
+Global: {device: cpu, epochs: 1, iter_per_epoch: 3, image_shape: [1, 28, 28]}
+Arch: {name: LeNet, class_num: 10}
+Loss: {Train: [CELoss: {weight: 1.0}]}
+Optimizer: {name: SGD, lr: {name: Constant, learning_rate: 0.1}}
+DataLoader:
+  Train:
+    dataset: {name: Synthetic, samples: 8}
+    sampler: {name: DistributedBatchSampler, batch_size: 4}
+    loader: {num_workers: 0}
+)",
+                                    "f.yaml");
+  Batches first(config, true, {}, torch::kCPU), second(config, true, {}, torch::kCPU);
+  first.start(0);
+  while (first.loader().state().consumed() < first.loader().state().samples) first.next();
+  second.loader().load_state(first.loader().state());
+  EXPECT_EQ(second.go_on(2), 2);
+  EXPECT_TRUE(second.next().target.equal(first.next().target));
+}
+
+TEST(Judged, WhatIsNotFiniteIsNeverBetter) {
+  for (const bool more : {true, false})
+    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+      EXPECT_FALSE((Judged{"loss", value, more}).better_than(std::nullopt));
+      EXPECT_FALSE((Judged{"loss", value, more}).better_than(1));
+    }
+  EXPECT_TRUE((Judged{"loss", 0.5, false}).better_than(1));
 }
 
 }  // namespace

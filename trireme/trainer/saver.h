@@ -40,17 +40,23 @@ class Saver {
 
   void save(const std::string& name, const Standing& standing, const Trained& trained);
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
+  /// best_model is not taken by "auto": it may hold averaged weights. Warns of a configuration that has changed.
   /// UsageError when the folder has none, when it is damaged, or of another network.
   std::optional<Standing> restore(const std::string& from, const Trained& trained);
 
   /// Whether the ranks are to save and end (SIGTERM, SIGUSR1). Once a step.
   bool preempted() { return checkpoint_.preempted(); }
+  /// The signal by which this rank was told; 0: none.
+  int signal() const { return checkpoint_.signal(); }
 
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  std::optional<double> best_until(const Standing& standing, const std::filesystem::path& folder) const;
+
   const Ranks& ranks_;
   std::filesystem::path folder_;
+  std::string config_;
   Checkpoint checkpoint_;
 };
 

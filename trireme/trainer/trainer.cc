@@ -75,11 +75,18 @@ optim::Schedule ready_schedule(const config::TrainConfig& config, const GlobalBa
                        {.epochs = config.global.epochs, .steps_per_epoch = steps_per_epoch, .batch = batch});
 }
 
+std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const Ranks& ranks) {
+  std::unique_ptr<OutputLock> lock;
+  ranks.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
+  return lock;
+}
+
 }  // namespace
 
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
     : config_(std::move(config)),
       ranks_(config_.global),
+      lock_(lock_output(config_, ranks_)),
       losses_(make_losses(config_.loss.train, config_.document.section("Loss").at("Train"))),
       net_(ready_network(config_, ranks_, has_own_weights(config_, options.resume))),
       batches_(config_, losses_.need_labels(), ranks_.me(), ranks_.device()),
@@ -117,8 +124,9 @@ void Trainer::train() {
     if (stopped_) return;
     ++standing_.epoch;
     standing_.iter = 0;
-    evaluate();
     save();
+    evaluate();
+    if (told_to_stop_after_epoch()) return;
   }
 }
 
@@ -168,6 +176,13 @@ bool Trainer::told_to_stop() {
   return stopped_ = true;
 }
 
+// The epoch is saved; a step of the next one need not be waited for.
+bool Trainer::told_to_stop_after_epoch() {
+  if (standing_.epoch >= config_.global.epochs || !saver_.preempted()) return false;
+  log_info("[Train][Epoch {}/{}]stopped by a signal; --resume auto goes on from here", place_.epoch, place_.epochs);
+  return stopped_ = true;
+}
+
 Trainer::Turn Trainer::turn_of(int64_t iter) const {
   const int64_t every = config_.global.update_freq;
   const int64_t first = iter - iter % every;
@@ -175,8 +190,10 @@ Trainer::Turn Trainer::turn_of(int64_t iter) const {
   return {.share = 1.0 / static_cast<double>(last - first + 1), .last = iter == last};
 }
 
+// The schedule goes by epochs and the part of one that is done: steps of a run with other batches have another length.
 void Trainer::take_step() {
-  lr_ = schedule_(standing_.step++);
+  lr_ = schedule_(standing_.epoch * steps_per_epoch() + place_.iter / config_.global.update_freq);
+  ++standing_.step;
   if (!updater_.step(lr_))
     log_info("[Train][Epoch {}/{}][Iter: {}/{}]gradients overflowed: no step is taken; the loss scale is now {:g}",
              place_.epoch, place_.epochs, place_.iter, place_.iters, updater_.scaler().current_scale());
@@ -208,7 +225,7 @@ void Trainer::evaluate() {
   const bool best = judged.better_than(standing_.best);
   if (best) standing_.best = judged.value;
   if (best) saver_.save("best_model", standing_, {batches_, updater_});
-  log_info("{}", best_line(epoch, *standing_.best));
+  if (standing_.best) log_info("{}", best_line(epoch, *standing_.best));
 }
 
 // `latest` last: it is the newest, which --resume auto takes.

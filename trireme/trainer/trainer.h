@@ -18,6 +18,7 @@
 #include "trireme/trainer/batches.h"
 #include "trireme/trainer/evaluator.h"
 #include "trireme/trainer/make_schedule.h"
+#include "trireme/trainer/output_lock.h"
 #include "trireme/trainer/saver.h"
 
 namespace trireme::trainer {
@@ -32,8 +33,10 @@ class Trainer {
   explicit Trainer(config::TrainConfig config, const TrainerOptions& options = {});
 
   /// All epochs that are not done yet. A SIGTERM or SIGUSR1 to any rank ends it after the step at hand, with a
-  /// checkpoint from which the next run goes on.
+  /// checkpoint from which the next run goes on. An epoch is saved before it is evaluated.
   void train();
+  /// The signal to this process that ended train() early; 0: none.
+  int stopped_by() const { return stopped_ ? saver_.signal() : 0; }
 
  private:
   /// How a batch takes part in a step of the optimizer.
@@ -48,6 +51,7 @@ class Trainer {
   Turn turn_of(int64_t iter) const;
   void take_step();
   bool told_to_stop();
+  bool told_to_stop_after_epoch();
   void report(bool whole_epoch);
   void evaluate();
   void save();
@@ -59,6 +63,7 @@ class Trainer {
 
   config::TrainConfig config_;
   Ranks ranks_;
+  std::unique_ptr<OutputLock> lock_;  // of rank 0
   Losses losses_;
   Network net_;
   Batches batches_;
