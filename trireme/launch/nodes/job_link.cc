@@ -71,10 +71,15 @@ void StoreLink::begin(int attempt, const Objection& objection) {
 
 void StoreLink::wait_for_everyone(const Objection& objection) {
   const Deadline deadline = Deadline::in(options_.attempt_timeout);
+  // Asked before this node counts as come: the last one to come lets all the others go.
+  const auto reason_against = [&] {
+    const auto reason = objection();
+    return reason ? reason : loss();
+  };
+  if (const auto reason = reason_against()) return call_off(*reason);
   if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
   for (;;) {
-    if (const auto reason = objection()) return call_off(*reason);
-    if (const auto reason = loss()) return call_off(*reason);
+    if (const auto reason = reason_against()) return call_off(*reason);
     const Deadline slice = earlier(deadline, Deadline::in(kSlice));
     try {
       options_.store->get(key("all_begun"), slice);

@@ -122,6 +122,17 @@ TEST_F(StoreLinkTest, AnObjectionEndsTheAttemptForAllBeforeItBegins) {
   }
 }
 
+TEST_F(StoreLinkTest, TheLastNodeToComeObjectsBeforeItLetsTheOthersGo) {
+  store_->add("begun/0", 1);  // as if the other node waited already
+  a_->begin(0, [&] {
+    EXPECT_FALSE(store_->try_get("all_begun/0"));
+    return std::optional(JobOutcome::of_signal(2, "hosta"));
+  });
+  EXPECT_TRUE(store_->try_get("all_begun/0"));
+  b_->begin(0, kNone);
+  EXPECT_EQ(b_->outcome()->exit_code, 130);
+}
+
 TEST_F(StoreLinkTest, ANodeLostBetweenAttemptsIsNamedAtOnce) {
   lost_->add("b");
   a_->begin(0, kNone);
