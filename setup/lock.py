@@ -13,8 +13,9 @@ from pathlib import Path
 
 LOCK = Path(__file__).with_name("versions.lock")
 BASE = "3.11"  # the Python whose markers decide which packages are needed
-PYTHONS = {"libtorch": [BASE], "cuda": [BASE], "peers": [BASE, "3.12", "3.13"]}  # libtorch and cuda are C++: any Python installs the same wheels
-AARCH64 = [f"manylinux_2_{minor}_aarch64" for minor in (28, 27, 25, 17)] + ["manylinux2014_aarch64"]
+PYTHONS = {"libtorch": [BASE], "cuda": [BASE], "openvino": [BASE], "peers": [BASE, "3.12", "3.13"]}  # all but the peers are for C++: any Python installs the same wheels
+NO_DEPS = ["libtorch", "openvino"]
+AARCH64 = [f"manylinux_2_{minor}_aarch64" for minor in (35, 34, 31, 28, 27, 25, 17)] + ["manylinux2014_aarch64"]
 
 
 def resolve(requests, *options):
@@ -30,10 +31,10 @@ def resolve(requests, *options):
 
 def lock_section(name, requests):
     """{'package==version': {hashes}} over all the Pythons and processors that the section serves."""
-    no_deps = ["--no-deps"] if name == "libtorch" else []
+    no_deps = ["--no-deps"] if name in NO_DEPS else []
     pins = [f"{package}=={version}" for package, version, _ in resolve(requests, *no_deps)]
     targets = [["--python-version", python] for python in PYTHONS[name]]
-    if name == "libtorch":
+    if name in NO_DEPS:
         targets.append(["--python-version", BASE] + [word for platform in AARCH64 for word in ("--platform", platform)])
     hashes = {pin: set() for pin in pins}
     for target in targets:

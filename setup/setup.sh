@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # Installs what Trireme needs; does nothing, quickly, when all is there.
 #
-#   setup.sh build      compiler, libraries, libtorch                    (about 1.3 GB; 6 GB with a GPU)
+#   setup.sh build      compiler, libraries, libtorch, OpenVINO          (about 1.5 GB; 6 GB with a GPU)
 #   setup.sh test       also clang, etcd, sshd, network tools
 #   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB)
-#   setup.sh where libtorch|peers      prints the folder; installs nothing
+#   setup.sh where libtorch|openvino|peers      prints the folder; installs nothing
 #
 # Packages come from apt (setup/packages-*.txt), wheels from the Python package index (setup/versions.lock). Wheels go
 # into ${XDG_CACHE_HOME:-~/.cache}/trireme, shared by all clones; the user's Python is never touched.
 #
 #   TRIREME_TORCH_DIR=DIR        use this libtorch (an unpacked zip, or a Python's torch folder), download none
+#   TRIREME_OPENVINO_DIR=DIR     use this OpenVINO (the folder with cmake/, include/ and libs/), download none
 #   TRIREME_SKIP_PACKAGES=1      do not look at apt: the packages' equivalents are there
 #   PYTHON=python3               the Python that installs the wheels
 set -euo pipefail
@@ -64,7 +65,7 @@ section() { sed -n "/^# \[$1\]/,/^$/{/^[^#]/p}" "$here/versions.lock"; }
 # A name that changes when the section's pins do.
 section_id() {
   local version digest
-  version=$(section "$1" | sed -n 's/^torch==\([^ ]*\).*/\1/p')
+  version=$(section "$1" | sed -n 's/^\(torch\|openvino\)==\([^ ]*\).*/\2/p' | tail -n 1)
   digest=$(section "$1" | sha256sum)
   echo "$1-$version-${digest:0:8}"
 }
@@ -87,8 +88,9 @@ libtorch_section() { if [ -e /dev/nvidiactl ]; then echo cuda; else echo libtorc
 where() {
   case "$1" in
     libtorch) echo "${TRIREME_TORCH_DIR:-$cache/$(section_id "$(libtorch_section)")}" ;;
+    openvino) echo "${TRIREME_OPENVINO_DIR:-$cache/$(section_id openvino)/openvino}" ;;
     peers) echo "$cache/$(section_id peers)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
-    *) die "unknown: where $1 (libtorch, peers)" ;;
+    *) die "unknown: where $1 (libtorch, openvino, peers)" ;;
   esac
 }
 
@@ -102,11 +104,14 @@ pip_install() {  # pip_install VENV SECTION [pip options]
 }
 
 # C++ needs the headers and libraries only, so any Python can unpack the same wheels: no `import torch` here.
-fetch_libtorch() {
+unpack() {  # unpack DIR SECTION
   "$python" -m venv "$1/pip"
-  pip_install "$1/pip" "$(libtorch_section)" --target "$1" --python-version 3.11
+  pip_install "$1/pip" "$2" --target "$1" --python-version 3.11
   rm -rf "$1/pip"
 }
+
+fetch_libtorch() { unpack "$1" "$(libtorch_section)"; }
+fetch_openvino() { unpack "$1" openvino; }
 
 fetch_peers() {
   "$(peers_python)" -m venv "$1"
@@ -133,14 +138,15 @@ cached() {  # cached DIR SIZE FUNCTION
 }
 
 libtorch() { [ -n "${TRIREME_TORCH_DIR:-}" ] || cached "$(where libtorch)" "libtorch (1.3 GB; with CUDA 6 GB)" fetch_libtorch; }
+openvino() { [ -n "${TRIREME_OPENVINO_DIR:-}" ] || cached "$cache/$(section_id openvino)" "OpenVINO (60 MB)" fetch_openvino; }
 peers() { cached "$(where peers)" "the Python peers (6 GB)" fetch_peers; }
 
 # --------------------------------------------------------------------------------------------------------------------
 
 case "${1:-}" in
-  build) packages build; libtorch ;;
-  test) packages build test; libtorch ;;
-  interop) packages build test interop; libtorch; peers ;;
+  build) packages build; libtorch; openvino ;;
+  test) packages build test; libtorch; openvino ;;
+  interop) packages build test interop; libtorch; openvino; peers ;;
   where) where "${2:-}" ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 2 ;;
 esac
