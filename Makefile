@@ -27,17 +27,20 @@ interop:  ## tests against the real PyTorch and PaddlePaddle (6 GB, fetched once
 	cmake --build --preset release
 	ctest --preset interop
 
-demo:  ## see it learn: Fashion-MNIST on two processes and on one
+demo:  ## see it learn: two processes train together, a model is exported, an image classified
 	@setup/setup.sh build
 	@mkdir -p build && cmake --preset release >build/configure.log || { cat build/configure.log; false; }
 	@cmake --build build --target trireme_products example_mnist
 	@setup/demo.sh build/bin
 
+# By hand: bench/training/training_bench.py, which trains for an hour, or needs a GPU.
 bench: build  ## side by side with the peers
 	setup/setup.sh interop
 	cmake --build build --target trireme_benches
 	bench/launch/launch_bench.py --write
 	bench/allreduce/allreduce_bench.py --write
+	bench/inference/inference_bench.py --write
+	bench/image/image_bench.py --write
 
 install: build  ## install below PREFIX (and DESTDIR)
 	cmake --install build --prefix $(PREFIX)

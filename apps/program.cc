@@ -13,12 +13,12 @@
 #include <memory>
 #include <optional>
 
-#include "trireme/core/env.h"
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/parallel_env.h"
 #include "trireme/core/text.h"
-#include "trireme/launch/machine/cpu_probe.h"
+#include "trireme/trainer/memory.h"
 #include "trireme/trainer/saver.h"
 
 namespace trireme::apps {
@@ -62,6 +62,7 @@ std::optional<Options> parse(const Program& program, const Words& words) {
       throw UsageError("trireme {} has no option '{}' (see: trireme {} --help)", program.name, printable(words[at]),
                        program.name);
   }
+  options.words = words;
   if (options.config.empty()) throw UsageError("which configuration? trireme {} -c CONFIG.yaml", program.name);
   return options;
 }
@@ -132,8 +133,7 @@ void prepare_process() {
   ::mallopt(M_MMAP_MAX, 0);
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
   ::mallopt(M_TOP_PAD, 256 << 20);
-  if (!env::get_nonempty("ONEDNN_MAX_CPU_ISA") && launch::amx_is_broken())
-    env::set("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16");
+  avoid_broken_amx();
 }
 
 bool logs(const config::Global& global, int rank) {
@@ -153,7 +153,14 @@ int run_program(const Program& program, const Words& words) {
   const config::TrainConfig config = config::load(options->config, options->overrides);
   set_log_level(logs(config.global, rank) ? LogLevel::info : LogLevel::warning);
   if (rank == 0) log.open(trainer::output_folder(config) / fmt::format("{}.log", program.name));
-  return program.run(*options, config);
+  try {
+    return program.run(*options, config);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (trainer::out_of_memory(error)) throw UsageError("{}", trainer::memory_advice(config, error));
+    throw;
+  }
 }
 
 }  // namespace

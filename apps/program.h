@@ -15,6 +15,7 @@ struct Options {
   std::string config;                  ///< -c
   std::vector<std::string> overrides;  ///< -o
   std::string resume;                  ///< --resume
+  std::vector<std::string> words;      ///< all of the command line, behind the program's name
 };
 
 struct Program {

@@ -1,9 +1,11 @@
 // `trireme train -c CONFIG [-o KEY=VALUE …] [--resume auto]`
+#include <fmt/core.h>
 #include <signal.h>
 
 #include "apps/program.h"
 #include "trireme/config/document.h"
 #include "trireme/core/parallel_env.h"
+#include "trireme/core/text.h"
 #include "trireme/trainer/trainer.h"
 
 namespace trireme::apps {
@@ -28,15 +30,42 @@ int64_t file_batch_size(const std::string& path) {
   return sampler.get<int64_t>("first_bs", sampler.get<int64_t>("batch_size", 0));
 }
 
-/// As a shell tells of SIGTERM, so that a batch system does not take half a training for a whole one. A launcher sees
-/// to that itself; SIGUSR1 asks for a checkpoint and a good end.
+/// As a shell tells of SIGINT and SIGTERM, so that nobody takes half a training for a whole one. SIGUSR1 asks for a
+/// checkpoint and a good end.
 int exit_code(int stopped_by) {
   constexpr int kSignal = 128;
-  return stopped_by == SIGTERM && !ParallelEnv::from_environment().launched ? kSignal + SIGTERM : 0;
+  return stopped_by == SIGINT || stopped_by == SIGTERM ? kSignal + stopped_by : 0;
+}
+
+bool is_plain(const std::string& word) {
+  constexpr const char* kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./-_";
+  return !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
+}
+
+/// As it can be pasted into a shell.
+std::string quoted(const std::string& word) {
+  if (is_plain(word)) return word;
+  return fmt::format("'{}'", join(split(word, '\''), "'\\''"));
+}
+
+/// The command that goes on with a training that was stopped. What stood before it, a launcher's part, is not known
+/// here.
+std::string resume_command(const std::vector<std::string>& words) {
+  std::vector<std::string> all = {ParallelEnv::from_environment().launched ? "trireme launch … trireme train"
+                                                                           : "trireme train"};
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--resume")
+      ++i;
+    else if (!words[i].starts_with("--resume="))
+      all.push_back(quoted(words[i]));
+  }
+  return join(all, " ") + " --resume auto";
 }
 
 int train(const Options& options, const config::TrainConfig& config) {
-  trainer::Trainer trainer(config, {.resume = options.resume, .file_batch_size = file_batch_size(options.config)});
+  trainer::Trainer trainer(config, {.resume = options.resume,
+                                    .file_batch_size = file_batch_size(options.config),
+                                    .resume_command = resume_command(options.words)});
   trainer.train();
   return exit_code(trainer.stopped_by());
 }

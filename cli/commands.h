@@ -27,6 +27,7 @@ const std::vector<External>& externals();
 int doctor(const Words& words);
 int help(const Words& words);
 int launch(const Words& words);
+int tipc(const Words& words);
 int version(const Words& words);
 
 /// The overview: what `trireme` alone prints.

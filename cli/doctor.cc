@@ -4,6 +4,7 @@
 #include <sys/statvfs.h>
 
 #include "cli/commands.h"
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
@@ -11,7 +12,6 @@
 #include "trireme/core/version.h"
 #include "trireme/engine/mpi.h"
 #include "trireme/launch/launcher.h"
-#include "trireme/launch/machine/cpu_probe.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/options/options.h"
@@ -35,9 +35,10 @@ void line(bool good, const std::string& what) {
 }
 
 void check_cpu() {
-  line(true, fmt::format("{} usable cores", launch::usable_cores()));
-  if (launch::amx_is_broken())
-    line(false, "the CPU announces AMX but cannot run it; workers get ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16");
+  line(true, fmt::format("{} usable cores", usable_cores()));
+  if (amx_is_broken())
+    line(false,
+         fmt::format("the CPU announces AMX but cannot run it; workers get ONEDNN_MAX_CPU_ISA={}", kCpuWithoutAmx));
 }
 
 void check_gpus() {

@@ -67,13 +67,15 @@ int help(const Words& words) {
     fmt::print("{}", environment_text());
   } else if (words[0] == "doctor") {
     return doctor({"--help"});
+  } else if (words[0] == "tipc") {
+    return tipc({"--help"});
   } else if (is_external(words[0])) {
     run_external(words[0], {"--help"});
     throw UsageError("trireme-{} is not here to explain itself; it is built with libtorch (make build)", words[0]);
   } else {
     throw UsageError(
-        "no help on \"{}\"; there is: trireme help launch [TOPIC], help doctor, help train, help eval, "
-        "help environment",
+        "no help on \"{}\"; there is: trireme help launch [TOPIC], help doctor, help tipc, help train, help eval, "
+        "help export, help infer, help serve, help environment",
         words[0]);
   }
   return 0;

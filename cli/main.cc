@@ -18,6 +18,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"launch", "start a program as many processes, on one machine or several", launch},
       {"doctor", "check this machine, or the way between machines (--ips a,b)", doctor},
+      {"tipc", "test a model from training on many machines to inference, as a text file says", tipc},
       {"help", "explain a command or a topic, with examples", help},
       {"version", "print the version", version},
   };
@@ -28,6 +29,9 @@ const std::vector<External>& externals() {
   static const std::vector<External> table = {
       {"train", "train an image classifier from a configuration (PaddleClas' files work)"},
       {"eval", "its accuracy with given weights"},
+      {"export", "write it for inference: TorchScript, ONNX, and how to feed it"},
+      {"infer", "its classes for pictures, and how fast it is"},
+      {"serve", "its predictions over HTTP"},
   };
   return table;
 }

@@ -1,6 +1,5 @@
 # Everything that is installed: libraries and programs, no tests. Programs add themselves by add_dependencies.
 add_custom_target(trireme_products)
-add_custom_target(trireme_headers)
 
 # One folder = one module = one library target.
 #
@@ -12,7 +11,6 @@ add_custom_target(trireme_headers)
 # makes the library `trireme_store` (alias Trireme::store) out of the folder's sources and, for developers, the test
 # program `store_test`, whose cases ctest runs with the label `unit`.
 # DEPENDS takes module names and ordinary targets alike; Trireme::torch brings its precompiled header along.
-# For developers, `${name}_headers` compiles each header of the folder alone.
 function(trireme_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
@@ -30,9 +28,6 @@ function(trireme_module name)
   endforeach()
   set_property(GLOBAL APPEND PROPERTY TRIREME_MODULES ${name})
   add_dependencies(trireme_products trireme_${name})
-  if(TRIREME_DEVELOPER)
-    _trireme_headers(${name} ${ARG_DEPENDS})
-  endif()
   if(TRIREME_DEVELOPER AND ARG_TESTS)
     set(torch ${ARG_DEPENDS})
     list(FILTER torch INCLUDE REGEX "^Trireme::torch$")
@@ -40,11 +35,12 @@ function(trireme_module name)
   endif()
 endfunction()
 
-# A GoogleTest program whose cases are found by ctest: trireme_test(name SOURCES … DEPENDS … LABEL unit [TIMEOUT 60])
+# A GoogleTest program whose cases are found by ctest: trireme_test(name SOURCES … DEPENDS … LABEL unit [TIMEOUT 120])
+# One entry a case; of a program with libtorch, which takes a quarter of a second to start, one a file: data_test.loader.
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 60)
+    set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "")  # GoogleTest's macros are not ours to tidy
@@ -52,29 +48,42 @@ function(trireme_test name)
   foreach(dependency IN LISTS ARG_DEPENDS)
     _trireme_link(${name} PRIVATE ${dependency})
   endforeach()
+  set(properties LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
+  set(single)
+  if(Trireme::torch IN_LIST ARG_DEPENDS)
+    # Tests run side by side; libtorch's threads, one a core in each, would mostly wait for each other.
+    list(APPEND properties ENVIRONMENT OMP_NUM_THREADS=1)
+    _trireme_file_entries(${name} single "${ARG_SOURCES}" "${properties}")
+  else()
+    # Half the time to compile. What is tested keeps its optimization; the precompiled torch demands the same of all.
+    target_compile_options(${name} PRIVATE -O0)
+  endif()
   include(GoogleTest)
-  gtest_discover_tests(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} DISCOVERY_TIMEOUT 30)
+  gtest_discover_tests(${name} ${single} PROPERTIES ${properties} DISCOVERY_TIMEOUT 30)
 endfunction()
 
-# Every header of the module is included by a file of its own, so that each must bring all it needs. Not part of the
-# normal build: the test `headers_compile_alone` builds it.
-function(_trireme_headers name)
-  file(GLOB headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} *.h)
-  list(FILTER headers EXCLUDE REGEX "/test_[^/]*$")
-  set(sources)
-  foreach(header ${headers})
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/headers/${header}.cc)
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/header_alone.cc.in ${source} @ONLY)
-    list(APPEND sources ${source})
-  endforeach()
-  if(sources)
-    add_library(${name}_headers OBJECT EXCLUDE_FROM_ALL ${sources})
-    set_target_properties(${name}_headers PROPERTIES CXX_CLANG_TIDY "")
-    target_link_libraries(${name}_headers PRIVATE trireme_${name} trireme_options)
-    if(Trireme::torch IN_LIST ARGN)
-      trireme_use_torch(${name}_headers PRIVATE)  # half a minute less a header; only a forgotten torch include slips by
+# One ctest entry for each file, and in `result` the filter for gtest_discover_tests that finds what is in none of them:
+# the cases of files that may skip, which ctest is to show, and those made since CMake ran.
+function(_trireme_file_entries name result sources properties)
+  set(covered)
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} lines REGEX "^TEST(_F|_P)?\\(|GTEST_SKIP")
+    if(lines AND NOT lines MATCHES "GTEST_SKIP")
+      list(FILTER lines INCLUDE REGEX "^TEST")  # not what follows a semicolon of theirs
+      list(TRANSFORM lines REPLACE "^[A-Z_]+\\(([A-Za-z0-9_]+).*" "\\1")
+      list(REMOVE_DUPLICATES lines)
+      list(TRANSFORM lines REPLACE "(.+)" "\\1.*:*/\\1.*")
+      list(JOIN lines ":" filter)
+      list(APPEND covered ${filter})
+      get_filename_component(stem ${source} NAME_WE)
+      string(REGEX REPLACE "_test$" "" stem ${stem})
+      add_test(NAME ${name}.${stem} COMMAND ${name} --gtest_filter=${filter})
+      set_tests_properties(${name}.${stem} PROPERTIES ${properties})
     endif()
-    add_dependencies(trireme_headers ${name}_headers)
+  endforeach()
+  if(covered)
+    list(JOIN covered ":" covered)
+    set(${result} TEST_FILTER "-${covered}" PARENT_SCOPE)
   endif()
 endfunction()
 

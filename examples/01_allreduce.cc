@@ -7,11 +7,12 @@
 // The same program under an MPI launcher: mpirun -n 2 build/bin/example_allreduce
 #include <trireme/trireme.h>
 
-#include <iostream>
+#include "terminal.h"
 
 using namespace trireme;
 
-int main() try {
+int main(int argc, char** argv) try {
+  options(argc, argv);
   World world = init_parallel_env();
   torch::Tensor tensor = torch::full({3}, world.rank() + 1, torch::TensorOptions(torch::kLong).device(world.device()));
   all_reduce(tensor);

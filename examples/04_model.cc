@@ -22,11 +22,12 @@
 //   test accuracy 0.7950, weights in lenet/final.safetensors
 #include <trireme/trireme.h>
 
-#include <iostream>
+#include "terminal.h"
 
 using namespace trireme;
 
-int main() try {
+int main(int argc, char** argv) try {
+  options(argc, argv);
   torch::manual_seed(0);
   const data::FashionMnist train;
   const data::FashionMnist test({.split = data::Split::test});

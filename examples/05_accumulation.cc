@@ -4,12 +4,14 @@
 //   accumulated over 4 x 2 batches: the same as one batch of 64, difference below 1e-6
 #include <trireme/trireme.h>
 
-#include <iostream>
 #include <optional>
+
+#include "terminal.h"
 
 using namespace trireme;
 
-int main() try {
+int main(int argc, char** argv) try {
+  options(argc, argv);
   World world = init_parallel_env();
   constexpr int kParts = 4;
   torch::manual_seed(1);  // the same batch and the same model everywhere

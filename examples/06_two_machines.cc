@@ -7,12 +7,14 @@
 // Inside a machine the ranks share memory, between machines they use the network; the program does not know.
 #include <trireme/trireme.h>
 
-#include <iostream>
 #include <map>
+
+#include "terminal.h"
 
 using namespace trireme;
 
-int main() try {
+int main(int argc, char** argv) try {
+  options(argc, argv);
   World world = init_parallel_env();
   std::map<std::string, std::string> hosts;
   const std::vector<std::string> nodes = all_gather_object(std::to_string(world.env().node_rank));

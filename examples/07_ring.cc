@@ -7,7 +7,7 @@
 // comes to its own; then one rank has the whole sum of each part. In the second turn the sums go round.
 #include <trireme/trireme.h>
 
-#include <iostream>
+#include "terminal.h"
 
 using namespace trireme;
 
@@ -32,7 +32,8 @@ void ring_all_reduce(const torch::Tensor& tensor, const Group& group) {
   for (int step = 0; step < size - 1; ++step) exchange(part(group.rank() + 1 - step), part(group.rank() - step), group);
 }
 
-int main() try {
+int main(int argc, char** argv) try {
+  options(argc, argv);
   World world = init_parallel_env();
   torch::Tensor ours = torch::arange(12, torch::kFloat) * (world.rank() + 1);
   torch::Tensor theirs = ours.clone();

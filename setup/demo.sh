@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# `make demo`: trains a small network on Fashion-MNIST, on two processes and on one, and compares.
+# `make demo`: trains a small network on Fashion-MNIST, on two processes and on one, and compares; then trains another
+# from a configuration, exports it and asks it what a picture shows.
 #
 #   setup/demo.sh [FOLDER OF THE PROGRAMS, by default build/bin]
 set -euo pipefail
 export LC_ALL=C  # numbers with a point
 
 bin=${1:-build/bin}
+root=$(cd "$(dirname "$0")/.." && pwd)
 logs=${TMPDIR:-/tmp}/trireme-demo.$$
 epochs=5
 progress=()
@@ -13,21 +15,28 @@ if [ -t 1 ]; then progress=(--progress); fi
 mkdir "$logs"
 trap 'rm -rf "$logs"' EXIT
 
-for program in trireme example_mnist; do
+for program in trireme trireme-train trireme-export trireme-infer example_mnist; do
   [ -x "$bin/$program" ] || { echo "demo: no $bin/$program; run: make demo" >&2; exit 1; }
 done
 
-# train PROCESSES BATCH: sets `seconds` and `accuracy`. The launcher's own words are shown only when something fails.
+# on_cpu COMMAND…: one thread in each process, whatever GPUs there are.
+on_cpu() {
+  CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1 "$@"
+}
+
+# failed WHAT CODE: shows what was kept from the console, and ends.
+failed() {
+  cat "$logs/console" >&2
+  echo "demo: the $1 failed (exit $2); the lines above say why" >&2
+  exit "$2"
+}
+
+# train PROCESSES BATCH: sets `seconds`, those of the epochs, and `accuracy`. The launcher's own words are shown only
+# when something fails.
 train() {
-  local start=${EPOCHREALTIME/,/.} code=0
-  CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1 "$bin/trireme" launch -n "$1" --log_dir "$logs/$1" \
-    "$bin/example_mnist" --epochs $epochs --batch "$2" "${progress[@]}" 2>"$logs/console" || code=$?
-  if [ $code != 0 ]; then
-    cat "$logs/console" >&2
-    echo "demo: the training failed (exit $code); the lines above say why" >&2
-    exit $code
-  fi
-  seconds=$(awk "BEGIN { printf \"%.1f\", ${EPOCHREALTIME/,/.} - $start }")
+  on_cpu "$bin/trireme" launch -n "$1" --log_dir "$logs/$1" \
+    "$bin/example_mnist" --epochs $epochs --batch "$2" "${progress[@]}" 2>"$logs/console" || failed training $?
+  seconds=$(sed -n 's/.*, \([0-9.]*\) s$/\1/p' "$logs/$1/workerlog.0" | awk '{ sum += $1 } END { print sum }')
   accuracy=$(sed -n 's/.*test accuracy \([0-9.]*\).*/\1/p' "$logs/$1/workerlog.0" | tail -n 1)
 }
 
@@ -49,9 +58,9 @@ two=$seconds two_accuracy=$accuracy
 printf '\nThe same job on one process, batches of 64:\n'
 train 1 64
 
-printf '\n2 processes: %.1f s, test accuracy %.3f\n1 process:   %.1f s, test accuracy %.3f\n' \
+printf '\n2 processes: %.2f s, test accuracy %.3f\n1 process:   %.2f s, test accuracy %.3f\n' \
   "$two" "$two_accuracy" "$seconds" "$accuracy"
-awk "BEGIN { printf \"%.1f times as fast, from command to exit\n\", $seconds / $two }"
+awk "BEGIN { printf \"%.1f times as fast, start and end not counted\n\", $seconds / $two }"
 if [ "$(nproc)" -lt 2 ]; then
   echo "(This machine has one core, which the two processes shared.)"
 elif awk "BEGIN { exit !($seconds / $two < 1.2) }"; then
@@ -62,8 +71,26 @@ awk "BEGIN { exit !($two_accuracy >= $expected) }" ||
 
 cat <<END
 
+A network for pictures (LeNet, from a configuration file), three epochs on two processes; then a file for inference:
+END
+config=configs/classification/LeNet_fashion_mnist.yaml
+on_cpu "$bin/trireme" launch -n 2 --log_dir "$logs/lenet" "$bin/trireme" train -c "$root/$config" \
+  -o Global.epochs=3 Global.output_dir="$logs/output" >"$logs/console" 2>&1 || failed training $?
+sed -n 's/.*\[best metric: \(0\.[0-9]\{3\}\).*/test accuracy \1/p' "$logs/console" | tail -n 1
+on_cpu "$bin/trireme" export -c "$root/$config" -o Global.pretrained_model="$logs/output/LeNet/best_model" \
+  Global.output_dir="$logs/output" Global.save_inference_dir="$logs/inference" Infer.PostProcess.topk=3 \
+  Infer.PostProcess.class_id_map_file="$root/configs/classification/base/fashion_mnist_labels.txt" \
+  >"$logs/console" 2>&1 || failed export $?
+echo "exported: $(cd "$logs/inference" && echo *)"
+printf '\nWhat does it see in examples/data/fashion-mnist/ankle_boot.png?\n'
+on_cpu "$bin/trireme" infer --model-dir "$logs/inference" --image "$root/examples/data/fashion-mnist/ankle_boot.png" \
+  2>"$logs/console" || failed inference $?
+
+cat <<END
+
 What to try next:
   $bin/trireme launch -n 4 $bin/example_mnist      # more processes
+  $bin/trireme launch -n 2 $bin/trireme train -c $config      # all 20 epochs
   $bin/trireme doctor                              # what this machine offers
   $bin/trireme launch -n 2 --wrap '1:timeout -s KILL 2' $bin/example_mnist      # rank 1 is killed: who, why, what next
 END

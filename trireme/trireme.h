@@ -13,6 +13,7 @@
 #include "trireme/core/log.h"           // set_log_sink, set_log_level
 #include "trireme/core/parallel_env.h"  // ParallelEnv, get_rank, get_world_size
 #include "trireme/core/version.h"       // kVersion
+#include "trireme/infer/predictor.h"    // infer::Predictor: an exported model
 #include "trireme/job/job.h"            // connect_job: the launcher without tensors
 #include "trireme/launch/spawn.h"       // spawn
 #include "trireme/store/store.h"        // Store: the job's keys and values
@@ -31,6 +32,7 @@
 #include "trireme/data/synthetic.h"            // data::Synthetic
 #include "trireme/data/tensor_dataset.h"       // data::TensorDataset
 #include "trireme/data/wrappers.h"             // data::Map, Subset, Concat, Cache
+#include "trireme/deploy/export.h"             // deploy::export_model
 #include "trireme/models/models.h"             // models::create, models::lenet, models::resnet50, …
 #include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
 #include "trireme/parallel/checkpoint.h"       // checkpoint

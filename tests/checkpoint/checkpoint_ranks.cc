@@ -23,9 +23,9 @@
 #include "trireme/data/loader.h"
 #include "trireme/data/tensor_dataset.h"
 #include "trireme/io/rng_state.h"
-#include "trireme/io/test_hardship.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/parallel/data_parallel.h"
+#include "trireme/storage/test_hardship.h"
 
 namespace trireme::test {
 namespace {

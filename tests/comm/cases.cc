@@ -73,19 +73,20 @@ Reduced reduced(const Case& c, const Tensors& all) {
   return reduce_here(all, c.op, roundings(c));
 }
 
-Started start_all_reduce(const Case& c) {
-  const torch::Tensor mine = in_layout(c.layout, c.values(c.rank()));
+Started all_reduce_of(const Case& c, const torch::Tensor& mine) {
   Work work = call(
       c, [&] { all_reduce(mine, c.op, c.group); }, [&] { return all_reduce_async(mine, c.op, c.group); });
   return {work, [=] { expect_close(c.describe("all_reduce"), mine, reduced(c, values_of_all(c))); }};
 }
+Started start_all_reduce(const Case& c) {
+  return all_reduce_of(c, in_layout(c.layout, c.values(c.rank())));
+}
 
 // The same, and a second collective that compares the bits; so it is not for several at a time.
 Started start_all_reduce_same_bits(const Case& c) {
-  const Started started = start_all_reduce(c);
-  started.work.wait();
   const torch::Tensor mine = in_layout(c.layout, c.values(c.rank()));
-  all_reduce(mine, c.op, c.group);
+  const Started started = all_reduce_of(c, mine);
+  started.work.wait();
   const std::vector<std::string> all = all_gather_object(bytes_of(mine), c.group);
   return {Work(), [=] {
             started.check();
@@ -344,31 +345,31 @@ std::string Case::describe(const std::string& kind) const {
 
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"all_reduce", true, start_all_reduce},
-      {"reduce", true, start_reduce},
-      {"broadcast", false, start_broadcast},
-      {"all_gather", false, start_all_gather},
-      {"all_gather_new", false, start_all_gather_new},
-      {"all_gather_uneven", false, start_all_gather_uneven},
-      {"all_gather_single", false, start_all_gather_single},
-      {"gather", false, start_gather},
-      {"gather_uneven", false, start_gather_uneven},
-      {"scatter", false, start_scatter},
-      {"reduce_scatter", true, start_reduce_scatter},
-      {"reduce_scatter_uneven", true, start_reduce_scatter_uneven},
-      {"reduce_scatter_single", true, start_reduce_scatter_single},
-      {"all_to_all", false, start_all_to_all},
-      {"all_to_all_uneven", false, start_all_to_all_uneven},
-      {"all_to_all_single", false, start_all_to_all_single},
-      {"all_to_all_lengths", false, start_all_to_all_lengths},
-      {"barrier", false, start_barrier},
-      {"ring", false, start_ring},
-      {"batch", false, start_batch},
-      {"all_gather_object", false, start_all_gather_object},
-      {"broadcast_object", false, start_broadcast_object},
-      {"gather_object", false, start_gather_object},
-      {"scatter_object", false, start_scatter_object},
-      {"all_reduce_same_bits", true, start_all_reduce_same_bits},
+      {.name = "all_reduce", .reduces = true, .start = start_all_reduce},
+      {.name = "reduce", .reduces = true, .start = start_reduce},
+      {.name = "broadcast", .start = start_broadcast},
+      {.name = "all_gather", .start = start_all_gather},
+      {.name = "all_gather_new", .start = start_all_gather_new},
+      {.name = "all_gather_uneven", .start = start_all_gather_uneven},
+      {.name = "all_gather_single", .start = start_all_gather_single},
+      {.name = "gather", .start = start_gather},
+      {.name = "gather_uneven", .start = start_gather_uneven},
+      {.name = "scatter", .start = start_scatter},
+      {.name = "reduce_scatter", .reduces = true, .start = start_reduce_scatter},
+      {.name = "reduce_scatter_uneven", .reduces = true, .start = start_reduce_scatter_uneven},
+      {.name = "reduce_scatter_single", .reduces = true, .start = start_reduce_scatter_single},
+      {.name = "all_to_all", .start = start_all_to_all},
+      {.name = "all_to_all_uneven", .start = start_all_to_all_uneven},
+      {.name = "all_to_all_single", .start = start_all_to_all_single},
+      {.name = "all_to_all_lengths", .start = start_all_to_all_lengths},
+      {.name = "barrier", .moves_tensors = false, .start = start_barrier},
+      {.name = "ring", .start = start_ring},
+      {.name = "batch", .start = start_batch},
+      {.name = "all_gather_object", .moves_tensors = false, .start = start_all_gather_object},
+      {.name = "broadcast_object", .moves_tensors = false, .start = start_broadcast_object},
+      {.name = "gather_object", .moves_tensors = false, .start = start_gather_object},
+      {.name = "scatter_object", .moves_tensors = false, .start = start_scatter_object},
+      {.name = "all_reduce_same_bits", .reduces = true, .start = start_all_reduce_same_bits},
   };
   return all;
 }

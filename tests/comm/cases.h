@@ -42,8 +42,9 @@ struct Started {
 
 struct Kind {
   std::string name;
-  bool reduces;
-  Started (*start)(const Case&);
+  bool reduces = false;
+  bool moves_tensors = true;  ///< else type, layout and shape of a case make no difference
+  Started (*start)(const Case&) = nullptr;
 };
 
 const std::vector<Kind>& kinds();

@@ -63,44 +63,6 @@ class FaultCase(Case):
             with self.subTest(kind=kind):
                 self.die(kind, number % self.ranks)
 
-    def leave(self):
-        self.assert_ends(self.run_ranks("leave", 1), 0)
-        for rank in (0, 2):
-            self.assert_told(rank, r"\brank 1 (\(process \d+.*\) )?(left the group|died)")
-
-    def drop(self):
-        self.assert_ends(self.run_ranks("drop"), 0)
-        for rank in range(self.ranks):
-            self.assert_told(rank, r"rank 0 aborted the group: the group was destroyed")
-
-    def abort(self):
-        self.assert_ends(self.run_ranks("abort"), 0)
-        for rank in range(self.ranks):
-            self.assert_told(rank, r"rank 0 aborted the group: enough")
-
-    def late(self, *words):
-        self.assert_ends(self.run_ranks("late", 2, env={"PADDLE_PG_TIMEOUT": 1000}), 0)
-        for rank in (0, 1):
-            self.assert_told(rank, *words)
-
-    def disagree(self, env=None):
-        """Operation 42 differs on rank 1; all ranks get the same text."""
-        for what, sides in {
-            "size": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[512\] sum"),
-            "type": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 double\[1024\] sum"),
-            "op": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[1024\] max"),
-            "root": (r"broadcast #42 float\[1024\] from rank 0", r"broadcast #42 float\[1024\] from rank 1"),
-            "order": (r"all_reduce #42 float\[1024\] sum", r"broadcast #42 float\[1024\] from rank 0"),
-            "parts": (r"reduce_scatter\S* #42 float\[12\] sum", r"reduce_scatter\S* #42 float\[9\] sum"),
-        }.items():
-            with self.subTest(what=what):
-                self.assert_ends(self.run_ranks("mismatch", what, env=env), 0)
-                for rank in range(self.ranks):
-                    self.assertRegex(
-                        self.report(rank),
-                        rf"(?m)^rank {rank}: UsageError: .*rank 0: {sides[0]}.* but rank 1: {sides[1]}",
-                    )
-
 
 class SharedMemoryDeath(FaultCase):
     def test_in_every_kind(self):
@@ -120,40 +82,57 @@ class GlooDeath(FaultCase):
                 self.die(kind, 0)
 
 
-class SharedMemory(FaultCase):
+class EveryFaultCase(FaultCase):
+    checking = {}
+    says_who_is_late = ""
+
     def test_leave(self):
-        self.leave()
+        self.assert_ends(self.run_ranks("leave", 1), 0)
+        for rank in (0, 2):
+            self.assert_told(rank, r"\brank 1 (\(process \d+.*\) )?(left the group|died)")
 
     def test_drop(self):
-        self.drop()
+        self.assert_ends(self.run_ranks("drop"), 0)
+        for rank in range(self.ranks):
+            self.assert_told(rank, r"rank 0 aborted the group: the group was destroyed")
 
     def test_abort(self):
-        self.abort()
+        self.assert_ends(self.run_ranks("abort"), 0)
+        for rank in range(self.ranks):
+            self.assert_told(rank, r"rank 0 aborted the group: enough")
 
     def test_late(self):
-        self.late(r"timeout of 1000 ms: rank 2 \(process \d+\) lives but has not come")
+        self.assert_ends(self.run_ranks("late", 2, env={"PADDLE_PG_TIMEOUT": 1000}), 0)
+        for rank in (0, 1):
+            self.assert_told(rank, self.says_who_is_late)
 
     def test_disagreement(self):
-        self.disagree()
+        """Operation 42 differs on rank 1; all ranks get the same text."""
+        for what, sides in {
+            "size": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[512\] sum"),
+            "type": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 double\[1024\] sum"),
+            "op": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[1024\] max"),
+            "root": (r"broadcast #42 float\[1024\] from rank 0", r"broadcast #42 float\[1024\] from rank 1"),
+            "order": (r"all_reduce #42 float\[1024\] sum", r"broadcast #42 float\[1024\] from rank 0"),
+            "parts": (r"reduce_scatter\S* #42 float\[12\] sum", r"reduce_scatter\S* #42 float\[9\] sum"),
+        }.items():
+            with self.subTest(what=what):
+                self.assert_ends(self.run_ranks("mismatch", what, env=self.checking), 0)
+                for rank in range(self.ranks):
+                    self.assertRegex(
+                        self.report(rank),
+                        rf"(?m)^rank {rank}: UsageError: .*rank 0: {sides[0]}.* but rank 1: {sides[1]}",
+                    )
 
 
-class Gloo(FaultCase):
+class SharedMemory(EveryFaultCase):
+    says_who_is_late = r"timeout of 1000 ms: rank 2 \(process \d+\) lives but has not come"
+
+
+class Gloo(EveryFaultCase):
     backend = "gloo"
-
-    def test_leave(self):
-        self.leave()
-
-    def test_drop(self):
-        self.drop()
-
-    def test_abort(self):
-        self.abort()
-
-    def test_late(self):
-        self.late(r"all ranks live, so one is late|aborted")
-
-    def test_disagreement(self):
-        self.disagree({"TRIREME_CHECK": 1})
+    checking = {"TRIREME_CHECK": 1}
+    says_who_is_late = r"all ranks live, so one is late|aborted"
 
     def test_interface(self):
         """The interface of the environment is used, and one that does not exist is an error that names it."""

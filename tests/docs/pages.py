@@ -29,7 +29,7 @@ class Block:
 
 def all_pages():
     """Every page that users read, except those of third parties."""
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("test_tipc/**/*.md")])
 
 
 def page(path):

@@ -6,7 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pages
-from trireme_test import TRIREME, Case, main
+from machines import machines, main
+from trireme_test import TRIREME, Case
 
 BUILD = Path(TRIREME).resolve().parents[1]
 PATIENCE = 300  # a program with <torch/torch.h> takes half a minute to compile, on a busy machine several times that
@@ -128,6 +129,46 @@ class Checkpoint(PageCase):
 class Train(PageCase):
     def test_train(self):
         self.walk("docs/train.md")
+
+
+class Export(PageCase):
+    def test_export(self):
+        self.walk("docs/export.md")
+
+
+class Infer(PageCase):
+    def test_infer(self):
+        self.walk("docs/infer.md")
+
+
+class Serve(PageCase):
+    def test_serve(self):
+        self.walk("docs/serve.md")
+
+
+class Chain(PageCase):
+    def test_chain(self):
+        self.walk("test_tipc/docs/test_train_inference_cpp.md")
+
+
+class ChainOfMachines(PageCase):
+    """A page whose commands are typed on two machines at once; its output is the first one's."""
+
+    def test_chain_of_machines(self):
+        with machines(("alpha", "beta"), self.folder) as self.machines:
+            self.walk("test_tipc/docs/test_train_fleet_inference_cpp.md")
+
+    def run_block(self, place, block):
+        jobs = []
+        for machine in self.machines:
+            folder = self.work / machine.name
+            folder.mkdir(exist_ok=True)
+            command = machine.command(folder, "bash", "-c", f"set -euo pipefail\n{block.text}")
+            jobs.append(self.start_command(command, env=self.page_environment))
+        results = [job.wait(PATIENCE) for job in jobs]
+        for result in results:
+            self.assertEqual(result.code, 0, f"{place}{result}")
+        return results[0]
 
 
 class EveryPage(Case):

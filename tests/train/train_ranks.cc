@@ -2,11 +2,13 @@
 //
 // A case prints on rank 0 what must not depend on the number of ranks; train_test.py compares.
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <torch/torch.h>
 
 #include <cmath>
 #include <iostream>
 #include <map>
+#include <mutex>
 #include <numeric>
 #include <set>
 
@@ -80,6 +82,84 @@ Model classifier(const AmpOptions& amp = {}) {
                  .metrics = {metric::Accuracy()},
                  .amp = amp});
   return model;
+}
+
+// Points of which every tenth cannot be read. A process knows of those that it has met.
+class Holes : public data::RandomDataset {
+ public:
+  using RandomDataset::batch;
+  using RandomDataset::get;
+  Holes(int64_t count, int64_t allowed) : points_(points(count)), allowed_(allowed) {}
+  int64_t size() const override { return points_.size(); }
+  data::Sample get(int64_t index, uint64_t /*draw*/) const override { return points_.get(is_bad(index) ? 1 : index); }
+  data::Batch batch(const data::Pick& pick) const override {
+    data::Pick left = pick;
+    if (pick.leave_out_bad) left.indices.clear();
+    for (const int64_t index : pick.indices)
+      if (!is_bad(index) && pick.leave_out_bad) left.indices.push_back(index);
+    return left.indices.empty() ? data::Batch{torch::empty({0}), torch::empty({0})} : RandomDataset::batch(left);
+  }
+  data::BadSamples bad() const override {
+    const std::lock_guard lock(met_->mutex);
+    return {size(), allowed_, {met_->numbers.begin(), met_->numbers.end()}, {}};
+  }
+
+ private:
+  struct Met {
+    std::mutex mutex;
+    std::set<int64_t> numbers;
+  };
+  bool is_bad(int64_t index) const {
+    if (index % 10 != 0) return false;
+    const std::lock_guard lock(met_->mutex);
+    met_->numbers.insert(index);
+    return true;
+  }
+
+  data::TensorDataset points_;
+  int64_t allowed_;
+  std::shared_ptr<Met> met_ = std::make_shared<Met>();
+};
+
+// SAMPLES BATCH: the bad ones are left out.
+void holes(const Words& words) {
+  const Holes samples(std::stoll(words[0]), 100);
+  say(classifier().evaluate(samples, {.batch_size = std::stoll(words[1]), .verbose = 0}));
+}
+
+// 12 are bad, 6 for each of two ranks, and 10 allowed.
+void too_many_holes(const Words&) {
+  try {
+    classifier().fit(Holes(120, 10), {.batch_size = 5, .verbose = 0});
+  } catch (const UsageError& error) {
+    std::cout << fmt::format("rank {} stops: {}\n", rank(), error.what()) << std::flush;
+  }
+}
+
+// The same twice: by a loader of the caller's, and by the dataset.
+void loader(const Words&) {
+  const World world = init_parallel_env();
+  Model model = classifier();
+  data::Loader train(points(60), {.batch_size = 6, .shuffle = true}, world);
+  model.fit(train, {.epochs = 2, .verbose = 0});
+  say_parameters(model);
+  Model other = classifier();
+  other.fit(points(60), {.batch_size = 6, .epochs = 2, .verbose = 0});
+  say_parameters(other);
+}
+
+// FOLDER: a signal comes to the last rank in step 7.
+void interrupt(const Words& words) {
+  struct Interrupter : Callback {
+    void on_train_batch_end(Run& run) override {
+      if (run.me.rank == run.me.size - 1 && run.step == 6) ::raise(SIGTERM);
+    }
+    void on_train_end(Run& run) override {
+      std::cout << fmt::format("rank {} saves after {} steps\n", run.me.rank, run.iteration) << std::flush;
+    }
+  };
+  classifier().fit(points(200),
+                   {.batch_size = 2, .epochs = 3, .save_dir = words[0], .verbose = 0, .callbacks = {Interrupter()}});
 }
 
 // SAMPLES BATCH ACCUMULATE ITERATIONS (0: two epochs)
@@ -213,8 +293,20 @@ void progress(const Words& words) {
 }
 
 const std::map<std::string, void (*)(const Words&)> kCases = {
-    {"amp", amp},         {"broken", broken},     {"evaluate", evaluate}, {"fit", fit},   {"frozen", frozen},
-    {"predict", predict}, {"progress", progress}, {"random", random},     {"save", save}, {"stop", stop},
+    {"amp", amp},
+    {"broken", broken},
+    {"evaluate", evaluate},
+    {"fit", fit},
+    {"frozen", frozen},
+    {"holes", holes},
+    {"interrupt", interrupt},
+    {"loader", loader},
+    {"predict", predict},
+    {"progress", progress},
+    {"random", random},
+    {"save", save},
+    {"stop", stop},
+    {"too_many_holes", too_many_holes},
 };
 
 int run(const Words& words) {

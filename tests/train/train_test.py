@@ -59,6 +59,22 @@ class Training(RanksCase):
         result = self.run_ranks(2, "stop")
         self.assert_says(result, "rank 0 ended at 6", "rank 1 ended at 6")
 
+    def test_a_loader_of_the_caller(self):
+        by_loader, by_dataset = self.run_ranks(2, "loader").out.splitlines()
+        self.assertEqual(by_loader, by_dataset)
+
+    def test_samples_that_cannot_be_read_are_counted_over_all_ranks(self):
+        result = self.run_ranks(2, "too_many_holes")
+        for rank in range(2):
+            self.assert_says(result, rf"rank {rank} stops: training: 1[12] of 120 samples .* 10 are allowed")
+
+    def test_a_signal_to_one_rank_ends_all_after_they_saved(self):
+        result = self.launch("-n", 2, "--tee", "all", PROGRAM, "interrupt", self.folder / "out", env=PLAIN, timeout=SECONDS)
+        self.assertNotEqual(result.code, 0, result)
+        self.assert_says(result, "rank 0 saves after 10 steps", "rank 1 saves after 10 steps", "ends by SIGTERM")
+        names = sorted(path.name for path in (self.folder / "out").iterdir())
+        self.assertEqual(names, ["interrupted.optimizer.safetensors", "interrupted.safetensors"])
+
     def test_ranks_draw_different_numbers(self):
         self.assertEqual(self.run_ranks(3, "random").out, "different\n")
 
@@ -70,6 +86,12 @@ class Evaluation(RanksCase):
             self.assertEqual(len(alone.splitlines()), 6, alone)
             for ranks in (2, 3):
                 self.assertEqual(self.run_ranks(ranks, "evaluate", samples, batch).out, alone)
+
+    def test_samples_that_cannot_be_read_do_not_count(self):
+        alone = self.run_ranks(1, "holes", 50, 8).out
+        self.assertIn("acc", alone)
+        for ranks in (2, 3):
+            self.assertEqual(self.run_ranks(ranks, "holes", 50, 8).out, alone)
 
     def test_predictions_in_the_order_of_the_dataset(self):
         for ranks, samples, batch in ((1, 10, 3), (2, 11, 3), (3, 10, 4), (3, 2, 4)):
@@ -190,6 +212,17 @@ class Example(RanksCase):
         self.assertEqual(self.comparable(result.out.splitlines()), self.comparable(expected), result)
         self.assertGreater(float(re.search(r"test accuracy ([\d.]+)", result.out)[1]), 0.75)
         self.assertTrue((self.folder / "lenet/final.safetensors").is_file())
+
+
+class Arguments(RanksCase):
+    def test_what_an_example_does_not_know_it_refuses(self):
+        for name in ("allreduce", "mnist", "model", "accumulation", "two_machines", "ring", "spawn"):
+            result = self.start_command([PROGRAM.parent / f"example_{name}", "--epoch", 3], env=PLAIN).wait(SECONDS)
+            self.assert_ends(result, 2)
+            self.assertRegex(result.err, rf"(?i)usage: example_{name}\b")
+        result = self.start_command([PROGRAM.parent / "example_mnist", "--epochs", "many"], env=PLAIN).wait(SECONDS)
+        self.assert_ends(result, 2)
+        self.assertRegex(result.err, "--epochs is 'many', which is no number")
 
 
 if __name__ == "__main__":

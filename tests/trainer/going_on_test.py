@@ -3,7 +3,7 @@
 import re
 import signal
 
-from trainer_case import PLAIN, SECONDS, TrainerCase
+from trainer_case import DISTILLATION, PLAIN, SECONDS, TrainerCase
 from trireme_test import TRIREME, main
 
 AUTO = ["--resume", "auto"]
@@ -53,6 +53,49 @@ class Going(TrainerCase):
         self.assert_says(result, "no checkpoint in out/LeNet yet; training begins anew")
 
 
+class Choosing(TrainerCase):
+    """What --resume is told when it is not the name of a checkpoint."""
+
+    def test_folders(self):
+        self.train("Global.save_interval=1")
+        for name in ("out/LeNet", "out", "out/LeNet/epoch_7"):
+            result = self.train(code=2, more=["--resume", name])
+            self.assert_says(result, rf"{name} is not a checkpoint; out/LeNet has .*latest \(2 epochs done\)",
+                             r"epoch_1 \(1 epoch done\)", r"Name one of them: --resume out/LeNet/(latest|epoch_2), or --resume auto")
+        result = self.train(code=2, more=["--resume", "data"])
+        self.assert_says(result, "data is not a checkpoint .* there is none in it")
+
+    def test_classes_of_a_distillation(self):
+        self.write("config.yaml", DISTILLATION)
+        result = self.train("Arch.class_num=6", "Arch.models.0.Teacher.pretrained=False", "Global.epochs=1")
+        self.assert_says(result, r"-o Arch.class_num=6: also for Arch.models.0.Teacher.class_num, which had '4'",
+                         r"also for Arch.models.1.Student.class_num")
+
+
+class BadPictures(TrainerCase):
+    def test_all_ranks_are_counted_and_evaluation_leaves_them_out(self):
+        for i in range(3):
+            (self.folder / f"data/{i}.jpg").write_bytes(b"no picture")
+        good = [line for line in (self.folder / "data/list.txt").read_text().splitlines() if int(line.split(".")[0]) > 2]
+        self.write("data/good.txt", "\n".join(good) + "\n")
+        result = self.train("Global.epochs=1", ranks=2)
+        self.assertEqual(len(re.findall(r"DataLoader.Train: 3 of 48 samples could not be used", result.out)), 1, result)
+        self.assertEqual(len(re.findall(r"DataLoader.Eval: 3 of 48 samples could not be used", result.out)), 1, result)
+        weights = "Global.pretrained_model=out/LeNet/latest"
+        bad = self.numbers(self.evaluate(weights), "][Avg]")[0]
+        without = self.numbers(self.evaluate(weights, "DataLoader.Eval.dataset.cls_label_path=data/good.txt"), "][Avg]")[0]
+        self.assertEqual(bad["top1"], without["top1"])
+        self.assertAlmostEqual(bad["loss"], without["loss"], delta=2e-5)
+
+    def test_the_limit_is_of_all_ranks_together(self):
+        """Ten are allowed; each of two ranks meets six of twelve."""
+        for i in range(12):
+            (self.folder / f"data/{i}.jpg").write_bytes(b"no picture")
+        result = self.train("Global.epochs=1", "Global.eval_during_train=False", ranks=2, code=None)
+        self.assertNotEqual(result.code, 0)
+        self.assert_says(result, "12 of 48 (samples|pictures) could not be used")
+
+
 class Damage(TrainerCase):
     def test_weights_of_a_damaged_checkpoint_are_refused(self):
         self.train("Global.epochs=1")
@@ -68,9 +111,10 @@ class Damage(TrainerCase):
 
 
 class Process(TrainerCase):
-    def start(self):
+    def start(self, ranks=0):
         """A training that would take long."""
-        words = [TRIREME, "train", "-c", "config.yaml", "-o", "Global.epochs=10000", "-o",
+        words = [TRIREME, "launch", "-n", ranks] if ranks else []
+        words += [TRIREME, "train", "-c", "config.yaml", "-o", "Global.epochs=10000", "-o",
                  "Global.eval_during_train=False", "-o", "Global.save_interval=-1"]
         job = self.start_command(words, env=PLAIN)
         job.wait_output(r"\[Train\]\[Epoch 2/")
@@ -85,13 +129,26 @@ class Process(TrainerCase):
         first.wait(SECONDS)
         self.train("Global.epochs=1")
 
-    def test_sigterm_without_launcher_is_told_by_the_exit_code(self):
-        for number, code in ((signal.SIGTERM, 143), (signal.SIGUSR1, 0)):
+    def test_a_signal_saves_and_is_told_by_the_exit_code(self):
+        names = {signal.SIGINT: ("Ctrl-C", 130), signal.SIGTERM: ("SIGTERM", 143), signal.SIGUSR1: ("SIGUSR1", 0)}
+        for number, (name, code) in names.items():
             job = self.start()
             job.signal(number)
             result = job.wait(SECONDS)
-            self.assert_says(result, "stopped by a signal")
+            self.assert_says(result, rf"stopped by {name}.*; out/LeNet/latest is saved. To go on: trireme train -c "
+                                     r"config.yaml -o Global.epochs=10000 .*--resume auto$")
             self.assert_ends(result, code)
+        result = self.train("Global.epochs=1", more=AUTO)
+        self.assert_says(result, "resumed from out/LeNet/latest")
+
+    def test_a_signal_to_the_launcher(self):
+        for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            job = self.start(ranks=2)
+            job.signal(number)
+            result = job.wait(SECONDS)
+            self.assert_ends(result, code)
+            self.assert_says(result, r"out/LeNet/latest is saved. To go on: trireme launch … trireme train -c config.yaml")
+        self.assertEqual(result.out.count("is saved. To go on"), 1, result)
 
 
 if __name__ == "__main__":

@@ -62,6 +62,21 @@ Metric:
     - TopkAcc: {topk: [1, 2]}
 """
 
+DISTILLATION = CONFIG.replace(
+    "Arch:\n  name: LeNet\n  class_num: 4\n  in_channels: 3\n  pretrained: False\n",
+    """Arch:
+  name: DistillationModel
+  class_num: &class_num 4
+  freeze_params_list: [True, False]
+  infer_model_name: Student
+  models:
+    - Teacher: {name: LeNet, class_num: *class_num, in_channels: 3, pretrained: out/LeNet/latest}
+    - Student: {name: LeNet, class_num: *class_num, in_channels: 3, pretrained: False}
+""",
+).replace("    - CELoss: {weight: 1.0, epsilon: 0.1}\n",
+          "    - DistillationDMLLoss: {weight: 1.0, model_name_pairs: [[Student, Teacher]]}\n"
+).replace("    - TopkAcc: {topk: [1, 2]}", "    - DistillationTopkAcc: {model_key: Student, topk: [1, 2]}")
+
 
 class TrainerCase(Case):
     def setUp(self):

@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/trainer/make_model.h"
+#include "trireme/trainer/make_team.h"
 #include "trireme/trainer/updater.h"
 
 using namespace trireme;
@@ -17,8 +18,8 @@ struct Step {
   bool stepped, changed;
 };
 
-Step step(const Network& net, Updater& updater, const Ranks& ranks, float factor) {
-  const auto local = ranks.gradients(/*averaged=*/false);
+Step step(const Network& net, Updater& updater, const Team& team, float factor) {
+  const auto local = team.gradients(/*averaged=*/false);
   const torch::Tensor weight = net.trained()->parameters()[0];
   const torch::Tensor before = weight.detach().clone();
   updater.backward((weight * factor).sum());
@@ -28,15 +29,15 @@ Step step(const Network& net, Updater& updater, const Ranks& ranks, float factor
 
 void run(const std::string& file) {
   const config::TrainConfig config = config::load(file, {"AMP.use_amp=True", "AMP.dtype=float16"});
-  Ranks ranks(config.global);
+  Team team = make_team(config.global);
   const Network net = make_network(config.arch);
-  ranks.share(net.trained(), net.frozen());
-  Updater updater(config, net, ranks);
-  const Step good = step(net, updater, ranks, 1);
+  team.share(net.trained(), net.frozen());
+  Updater updater(config, net, team);
+  const Step good = step(net, updater, team, 1);
   const double scale = updater.scaler().current_scale();
-  const Step bad = step(net, updater, ranks, ranks.me().rank == 1 ? std::numeric_limits<float>::infinity() : 1);
+  const Step bad = step(net, updater, team, team.me().rank == 1 ? std::numeric_limits<float>::infinity() : 1);
   std::cout << fmt::format("rank {}: stepped {:d}, then {:d}; changed {:d}, then {:d}; scale {}, then {}\n",
-                           ranks.me().rank, good.stepped, bad.stepped, good.changed, bad.changed, scale,
+                           team.me().rank, good.stepped, bad.stepped, good.changed, bad.changed, scale,
                            updater.scaler().current_scale())
             << std::flush;
 }

@@ -8,7 +8,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from trainer_case import CONFIG, PLAIN, SECONDS, TrainerCase
+from trainer_case import CONFIG, DISTILLATION, PLAIN, SECONDS, TrainerCase
 from trireme_test import TRIREME, main
 
 STAMP = r"\[\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\] trireme INFO: "
@@ -21,21 +21,6 @@ EVAL_LINE = (
     STAMP + r"\[Eval\]\[Epoch 1\]\[Iter: 2/7\]CELoss: {n}, loss: {n}, top1: {n}, top2: {n}, batch_cost: {n}s, "
     r"reader_cost: {n}, ips: {n} images/sec"
 ).replace("{n}", NUMBER)
-
-DISTILLATION = CONFIG.replace(
-    "Arch:\n  name: LeNet\n  class_num: 4\n  in_channels: 3\n  pretrained: False\n",
-    """Arch:
-  name: DistillationModel
-  class_num: &class_num 4
-  freeze_params_list: [True, False]
-  infer_model_name: Student
-  models:
-    - Teacher: {name: LeNet, class_num: *class_num, in_channels: 3, pretrained: out/LeNet/latest}
-    - Student: {name: LeNet, class_num: *class_num, in_channels: 3, pretrained: False}
-""",
-).replace("    - CELoss: {weight: 1.0, epsilon: 0.1}\n",
-          "    - DistillationDMLLoss: {weight: 1.0, model_name_pairs: [[Student, Teacher]]}\n"
-).replace("    - TopkAcc: {topk: [1, 2]}", "    - DistillationTopkAcc: {model_key: Student, topk: [1, 2]}")
 
 
 class Log(TrainerCase):
@@ -111,6 +96,15 @@ class Resume(TrainerCase):
             self.assertEqual(self.model("latest", f"parts{ranks}/LeNet"), self.model("latest", f"whole{ranks}/LeNet"))
         self.assert_says(self.train("Global.output_dir=whole0", more=["--resume", "auto"]), "nothing left to do")
 
+    def test_rmsprop_with_l1_goes_on_as_well(self):
+        common = ("Optimizer.name=RMSProp", "Optimizer.lr.learning_rate=0.001", "Optimizer.regularizer.name=L1")
+        whole = self.train(*common, "Global.output_dir=whole")
+        self.train(*common, "Global.epochs=1")
+        self.train(*common, more=["--resume", "auto"])
+        self.assertEqual(self.model("latest"), self.model("latest", "whole/LeNet"))
+        first, last = self.numbers(whole, "][Avg]top1")
+        self.assertLess(last["loss"], first["loss"], whole)
+
     def test_a_named_checkpoint(self):
         self.train()
         result = self.train("Global.checkpoints=out/LeNet/epoch_1", "Global.output_dir=other")
@@ -133,7 +127,7 @@ class Preemption(TrainerCase):
         job.wait_output(r"\[Train\]\[Epoch 3/20\]\[Iter: 4/")
         job.signal(number)
         first = job.wait(SECONDS)
-        self.assert_says(first, r"\]\[Iter: \d+/\d+\]stopped by a signal")
+        self.assert_says(first, r"\]\[Iter: \d+/\d+\]stopped by SIG")
         self.assert_silent_on(first, "Epoch 20/20")
         shutil.copytree(self.folder / "out", self.folder / "copy")
         rest = self.start_command(words, env=PLAIN).wait(SECONDS)

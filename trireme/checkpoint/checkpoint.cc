@@ -12,6 +12,7 @@
 #include "trireme/core/text.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/parallel/init.h"
+#include "trireme/parallel/together.h"
 
 namespace trireme {
 namespace {
@@ -132,7 +133,7 @@ void Checkpoint::save(const TrainingState& state, const Progress& progress) {
 void Checkpoint::save_as(const std::string& name, const TrainingState& state, const Progress& progress) {
   const auto place = detail::gather(fmt::format("step {} of epoch {}", progress.step, progress.epoch), group_);
   const auto random = detail::gather(pack(io::rng_state()), group_);
-  detail::on_first(group_, [&] {
+  on_first(group_, [&] {
     check_same_progress(place);
     write(name, state, progress, random);
   });
@@ -148,7 +149,7 @@ void Checkpoint::write(const std::string& name, const TrainingState& state, cons
   snapshot.tensors.emplace(kRandom, by_rank(random));
   if (!writer_) return folder_.write(name, snapshot);
   writer_->write(name, snapshot);
-  if (preempted_) writer_->wait();  // the process is about to end
+  if (signal_ != 0) writer_->wait();  // the process is about to end
 }
 
 Restored Checkpoint::restore(const TrainingState& state) {
@@ -164,7 +165,7 @@ Restored Checkpoint::restore_with(const TrainingState& state,
   wait();  // for what is being written: it is the newest
   std::optional<io::Snapshot> snapshot;
   std::vector<std::string> random;
-  detail::on_first(group_, [&] {
+  on_first(group_, [&] {
     snapshot = read();
     random = take_random(snapshot, ranks());
   });
@@ -185,7 +186,7 @@ void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapsho
   std::optional<io::Snapshot> before;
   const io::TensorMap random_before = io::rng_state();
   try {
-    detail::together(group_, [&] {
+    together(group_, [&] {
       before = io::copy_of(detail::take(state));
       detail::put(state, snapshot);
       if (!random.empty()) io::set_rng_state(unpack(random));
@@ -198,17 +199,18 @@ void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapsho
 }
 
 bool Checkpoint::preempted() {
-  if (preempted_) return true;
+  if (signal_ != 0) return true;
   if (!notice_) notice_.emplace(options_.signals);
-  preempted_ = notice_->received();
-  if (ranks() == 1) return preempted_;
-  const torch::Tensor told = torch::full({1}, preempted_ ? 1 : 0, torch::kInt);
+  signal_ = notice_->signal();
+  if (ranks() == 1) return signal_ != 0;
+  const torch::Tensor told = torch::full({1}, signal_, torch::kInt);
   all_reduce(told, ReduceOp::max, group_);
-  return preempted_ = told.item<int>() != 0;
+  signal_ = told.item<int>();
+  return signal_ != 0;
 }
 
 void Checkpoint::wait() {
-  detail::on_first(group_, [this] {
+  on_first(group_, [this] {
     if (writer_) writer_->wait();
   });
 }

@@ -41,9 +41,9 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/checkpoint/preemption.h"
 #include "trireme/checkpoint/training_state.h"
 #include "trireme/comm/group.h"
+#include "trireme/core/preemption.h"
 #include "trireme/io/async_writer.h"
 
 namespace trireme {
@@ -106,8 +106,8 @@ class Checkpoint {
   /// keep the answer; it costs one all_reduce of a number. The signals are caught from the first call on, for as long
   /// as the object lives; before, they end the process as ever.
   bool preempted();
-  /// The signal by which this rank itself was told; 0: none.
-  int signal() const { return notice_ ? notice_->signal() : 0; }
+  /// The signal by which preempted() was told, on whichever rank; 0: none.
+  int signal() const { return signal_; }
 
   /// Until the last save() is on the disk. Throws what it failed with.
   void wait();
@@ -126,7 +126,7 @@ class Checkpoint {
   std::optional<io::AsyncWriter> writer_;
   std::optional<PreemptionNotice> notice_;
   std::string config_;
-  bool preempted_ = false;
+  int signal_ = 0;
 };
 
 }  // namespace trireme

@@ -10,12 +10,12 @@
 #include "trireme/data/tensor_dataset.h"
 #include "trireme/data/wrappers.h"
 #include "trireme/io/rng_state.h"
-#include "trireme/io/test_hardship.h"
 #include "trireme/optim/amp.h"
 #include "trireme/optim/ema.h"
 #include "trireme/optim/master_weights.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/parallel/data_parallel.h"
+#include "trireme/storage/test_hardship.h"
 
 namespace trireme {
 namespace {

@@ -74,10 +74,9 @@ const typename Map::mapped_type& part(const Map& parts, const std::string& name,
   std::vector<std::string> names;
   for (const auto& [key, value] : parts) names.push_back(key);
   throw UsageError(
-      "checkpoint {} has no '{}', only {}; nothing was restored. Was it saved with less, or by another program? What "
-      "is "
-      "to start anew must not be named in restore()",
-      manifest.name, name, names.empty() ? "nothing of the kind" : join(names, ", "));
+      "checkpoint {} has no '{}', only {}; nothing was restored. Was it saved by a training with other settings? Go on "
+      "with those, or start '{}' anew by not restoring it",
+      manifest.name, name, names.empty() ? "nothing of the kind" : join(names, ", "), name);
 }
 
 }  // namespace
@@ -107,7 +106,8 @@ void put(const TrainingState& state, const io::Snapshot& snapshot) {
   const io::Manifest& manifest = snapshot.manifest;
   const auto tensors = [&](const char* name) -> const io::TensorMap& { return part(snapshot.tensors, name, manifest); };
   const auto text = [&](const std::string& name) -> const std::string& { return part(manifest.state, name, manifest); };
-  io::load_into(*state.model, tensors(kModel), {.from = fmt::format("checkpoint {}", manifest.name)});
+  io::load_into(*state.model, tensors(kModel),
+                {.from = fmt::format("checkpoint {}", manifest.name), .advice = "Is it another model's?"});
   if (state.masters) put_masters(state, tensors(kMasters));
   if (state.optimizer) io::load_optimizer_state(*state.optimizer, optimized(state), tensors(kOptimizer));
   if (state.ema) put_averages(*state.ema, tensors(kEma));

@@ -3,16 +3,14 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
 
 #include "trireme/core/error.h"
-#include "trireme/core/file.h"
 #include "trireme/core/log.h"
-#include "trireme/core/text.h"
+#include "trireme/core/memory.h"
 #include "trireme/shm/arena.h"
 
 namespace trireme {
@@ -43,22 +41,9 @@ class SharedAllocator : public c10::Allocator {
   static inline shm::Arena* arena_ = nullptr;  // of the process; a deleter has no other way to know it
 };
 
-size_t memory_of_host() {
-  const long pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : size_t{1} << 34;
-}
-
-// What a container may use; as much as you like where it has no limit.
-size_t memory_of_container() {
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
-    if (const auto text = read_file(path))
-      if (const auto bytes = parse_int(trim(*text), 1, INT64_MAX)) return static_cast<size_t>(*bytes);
-  return SIZE_MAX;
-}
-
 // As many addresses as one rank could ever use, but all ranks' arenas, which each of them maps, must fit in them too.
 void install(int local_ranks) {
-  const size_t memory = std::min(memory_of_host(), memory_of_container());
+  const size_t memory = memory_of_machine();
   const size_t share = memory / static_cast<size_t>(std::max(1, local_ranks));
   shm::Arena& arena = shm::Arena::make_for_process({.capacity = 2 * share, .keep = share / 2});
   static auto* const allocator = new SharedAllocator(arena);  // never destroyed: a thread may allocate until the end

@@ -2,6 +2,7 @@
 
 #include "trireme/config/check.h"
 #include "trireme/config/named_node.h"
+#include "trireme/core/log.h"
 #include "trireme/core/text.h"
 
 namespace trireme::config {
@@ -30,9 +31,24 @@ void check_infer_model(const Node& section, const Arch& arch) {
   check_choice(section.at("infer_model_name"), arch.infer_model_name, roles);
 }
 
+/// A file writes class_num once and gives it to the models by an alias (*class_num). Who changes it by -o means them
+/// all, but for those that have an option of their own.
+void share_class_num(const Node& section, const std::vector<NamedNode>& models) {
+  const Node classes = section.at("class_num");
+  if (classes.is_null() || !classes.is_option()) return;
+  for (const NamedNode& model : models) {
+    if (!model.params.is_map() || !model.params.has("class_num")) continue;
+    const Node own = model.params.at("class_num");
+    if (own.is_option() || own.shown() == classes.shown()) continue;
+    log_info("{}: also for {}, which had {}", classes.where(), own.path(), own.shown());
+    model.params.value()->set("class_num", classes.value());
+  }
+}
+
 void read_models(const Node& section, Arch& arch) {
   const auto nodes = read_named_list(section.at("models"));
   if (nodes.empty()) section.at("models").fail("missing; a {} has a list of models", kDistillationModel);
+  share_class_num(section, nodes);
   const auto frozen = per_model(section, "freeze_params_list", nodes.size());
   const auto pretrained = per_model(section, "pretrained_list", nodes.size());
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -43,7 +59,6 @@ void read_models(const Node& section, Arch& arch) {
   }
   arch.infer_model_name = section.get<std::string>("infer_model_name", "");
   arch.infer_output_key = section.get<std::string>("infer_output_key", "");
-  arch.infer_add_softmax = section.get("infer_add_softmax", true);
   check_infer_model(section, arch);
 }
 
@@ -62,6 +77,7 @@ Arch read_arch(const Node& section, int64_t class_num) {
   arch.pretrained = read_pretrained(section.at("pretrained"));
   arch.use_ssld = section.get("use_ssld", false);
   arch.use_sync_bn = section.get("use_sync_bn", false);
+  arch.infer_add_softmax = section.get("infer_add_softmax", true);
   if (arch.name == kDistillationModel) read_models(section, arch);
   read_arguments(section, arch);
   arch.node = section;

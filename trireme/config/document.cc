@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxBases = 10;
+constexpr size_t kShownFiles = 20;
 constexpr const char* kBase = "base";
 
 std::string nearest_file(const fs::path& path) {
@@ -24,11 +25,28 @@ std::string nearest_file(const fs::path& path) {
   return nearest ? fmt::format("; did you mean {}?", (path.parent_path() / *nearest).string()) : "";
 }
 
+/// "a.yaml, b.yaml": what can be meant by naming a folder.
+std::string files_in(const fs::path& folder) {
+  std::error_code ignored;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".yaml" || extension == ".yml") names.push_back(printable(entry.path().filename().string()));
+  }
+  std::sort(names.begin(), names.end());
+  const size_t all = names.size();
+  if (all > kShownFiles) names.resize(kShownFiles);
+  if (all > kShownFiles) names.push_back(fmt::format("and {} more", all - kShownFiles));
+  return names.empty() ? "it has no .yaml file" : fmt::format("name a file in it: {}", join(names, ", "));
+}
+
 /// `named_by` is where the file's name stands, empty for the one the user gave.
 std::string read_text(const fs::path& path, const std::string& named_by) {
   const std::string who = named_by.empty() ? "" : named_by + ": ";
   std::error_code ignored;
-  const auto text = fs::is_directory(path, ignored) ? std::nullopt : read_file(path, Limits{}.bytes + 1);
+  if (fs::is_directory(path, ignored))
+    throw UsageError("{}the configuration {} is a folder; {}", who, printable(path.string()), files_in(path));
+  const auto text = read_file(path, Limits{}.bytes + 1);
   if (!text)
     throw UsageError("{}cannot read the configuration {}{}", who, printable(path.string()), nearest_file(path));
   return *text;

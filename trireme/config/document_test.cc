@@ -31,7 +31,9 @@ TEST_F(Document, NamesAFileThatCannotBeRead) {
   file("ResNet50.yaml", "a: 1");
   EXPECT_THAT(refused((dir_.path() / "Resnet50.yaml").string()),
               EndsWith("/Resnet50.yaml; did you mean " + (dir_.path() / "ResNet50.yaml").string() + "?"));
-  EXPECT_THAT(refused(dir_.path().string()), HasSubstr("cannot read the configuration"));
+  EXPECT_THAT(refused(dir_.path().string()), EndsWith(" is a folder; name a file in it: ResNet50.yaml"));
+  std::filesystem::create_directory(dir_.path() / "empty");
+  EXPECT_THAT(refused((dir_.path() / "empty").string()), EndsWith(" is a folder; it has no .yaml file"));
   EXPECT_THAT(refused("/nowhere/at/all.yaml"), EndsWith("cannot read the configuration /nowhere/at/all.yaml"));
 }
 

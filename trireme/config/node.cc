@@ -64,8 +64,18 @@ Node Node::need_section(std::string_view key) const {
 Node Node::required(std::string_view key) const {
   Node node = at(key);
   if (node.is_null())
-    node.fail("{}; write it there or pass -o {}=…", is_map() && value_->find(key) ? "empty" : "missing", node.path());
+    node.fail("{}{}; write it there or pass -o {}=…", is_map() && value_->find(key) ? "empty" : "missing", slip_of(key),
+              node.path());
   return node;
+}
+
+std::string Node::slip_of(std::string_view key) const {
+  std::vector<std::string> unknown;
+  for (const auto& [name, entry] : value_->entries)
+    if (!value_->asked.contains(name)) unknown.push_back(name);
+  const auto nearest = closest(key, unknown);
+  if (!nearest) return "";
+  return fmt::format("; is '{}' ({}) a slip?", printable(*nearest), value_->find(*nearest)->origin.text());
 }
 
 std::vector<Node> Node::items() const {

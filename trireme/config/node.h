@@ -67,6 +67,12 @@ class Node {
   std::string where() const { return value_->origin.text(); }  ///< "ResNet50.yaml:42"
   std::string shown() const { return describe(*value_); }      ///< for messages: "'fast'", "a list of 3"
 
+  /// Whether it came from the command line (-o) and not from a file.
+  bool is_option() const { return value_->origin.is_option(); }
+  /// For the message that a key is missing: "; is 'Optimiser' (ResNet50.yaml:12) a slip?" when the section has a key
+  /// of nearly that name that nobody asked for, or "".
+  std::string slip_of(std::string_view key) const;
+
   /// Says that others will ask for further keys of this section: unread.h does not count it until one of them does.
   void hand_on() const { value_->open = false; }
 

@@ -40,6 +40,28 @@ TEST(Node, NamesTheSectionOfAMissingKey) {
             "test.yaml:1: Arch: missing; write it there or pass -o Arch=…");
 }
 
+TEST(Node, AMissingKeyMayBeASlip) {
+  const Node root = read_text("Global: {}\nOptimiser: {nam: SGD}\n");
+  EXPECT_EQ(
+      refusal([&] { root.need_section("Optimizer"); }),
+      "test.yaml:1: Optimizer: missing; is 'Optimiser' (test.yaml:2) a slip?; write it there or pass -o Optimizer=…");
+  EXPECT_THAT(refusal([&] { root.section("Optimiser").need<std::string>("name"); }),
+              testing::HasSubstr("is 'nam' (test.yaml:2)"));
+  root.section("Globl");
+  EXPECT_EQ(root.slip_of("Arch"), "");
+  EXPECT_THAT(root.slip_of("Globals"), testing::HasSubstr("'Global'"));
+  root.section("Global");
+  EXPECT_EQ(root.slip_of("Globals"), "");  // known: no slip
+}
+
+TEST(Node, KnowsWhatCameByAnOption) {
+  const LogCapture quiet;
+  const Node root = parse_document("a: {b: 1, c: 2}", "test.yaml", {"a.b=3", "d={e: 4}"});
+  EXPECT_TRUE(root.section("a").at("b").is_option());
+  EXPECT_FALSE(root.section("a").at("c").is_option());
+  EXPECT_TRUE(root.section("d").at("e").is_option());
+}
+
 TEST(Node, RefusesASectionThatIsNone) {
   const Node root = read_text("a: 3\nb: [1]\n");
   EXPECT_EQ(refusal([&] { root.section("a"); }), "test.yaml:1: a: expected a section of keys, got '3'");

@@ -103,6 +103,22 @@ TEST(ArchSection, RefusesListsThatDoNotFitTheModels) {
   EXPECT_THAT(refused_arch(kModels + std::string("infer_model_name: Studnt\n")), HasSubstr("did you mean 'Student'?"));
 }
 
+// Files give class_num to the models by an alias; an option for it reaches them, but not over an option of their own.
+TEST(ArchSection, ClassesByOptionReachTheModels) {
+  const std::string text =
+      "Arch: {name: DistillationModel, class_num: &n 10, models: [T: {name: A, class_num: *n}, S: {name: B}]}\n";
+  const auto classes = [&](const std::vector<std::string>& options) {
+    const LogCapture quiet;
+    const Node root = parse_document(text, "test.yaml", options);
+    const Arch arch = read_arch(root.section("Arch"));
+    EXPECT_EQ(read_arch(root.section("Arch")).models[0].arch.class_num, arch.models[0].arch.class_num);
+    return std::pair(arch.models[0].arch.class_num, arch.models[1].arch.class_num);
+  };
+  EXPECT_EQ(classes({}), std::pair(int64_t{10}, int64_t{10}));
+  EXPECT_EQ(classes({"Arch.class_num=5"}), std::pair(int64_t{5}, int64_t{5}));
+  EXPECT_EQ(classes({"Arch.class_num=5", "Arch.models.0.T.class_num=7"}), std::pair(int64_t{7}, int64_t{5}));
+}
+
 TEST(ArchSection, ReadsTheModelsOfADistillation) {
   const Arch arch = read_arch(read_text(
       kModels +

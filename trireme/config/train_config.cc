@@ -67,7 +67,9 @@ void read_training(const Node& root, TrainConfig& config) {
   if (config.train) {
     config.optimizer = read_optimizer(root.need_section("Optimizer"));
     limit_warmup(config);
-    if (config.loss.train.empty()) root.section("Loss").at("Train").fail("missing; training needs a list of losses");
+    if (config.loss.train.empty())
+      root.section("Loss").at("Train").fail("missing; training needs a list of losses{}{}", root.slip_of("Loss"),
+                                            root.section("Loss").slip_of("Train"));
   } else if (const Node section = root.section("Optimizer"); !section.is_null()) {
     config.optimizer = read_optimizer(section);
   }
@@ -91,6 +93,13 @@ TrainConfig read_train_config(const Node& root) {
 }
 
 }  // namespace
+
+void TrainConfig::require_loader(const char* key, const char* purpose) const {
+  const Node loaders = document.section("DataLoader");
+  if (!loaders.has(key))
+    document.fail("there is no DataLoader.{} to {}{}{}", key, purpose, document.slip_of("DataLoader"),
+                  loaders.slip_of(key));
+}
 
 std::string TrainConfig::to_text() const {
   return write_yaml(*document.value());

@@ -53,6 +53,9 @@ struct TrainConfig {
   std::optional<Infer> infer;
   Node document;
 
+  /// UsageError when there is no DataLoader.Train (or Eval) "to train on"; a key of nearly that name is told.
+  void require_loader(const char* key, const char* purpose) const;
+
   /// The file with what it builds upon and all overrides, as YAML that parse() reads.
   std::string to_text() const;
   /// Warns of keys that nobody has asked for so far, of each once.

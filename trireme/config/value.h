@@ -19,6 +19,7 @@ struct Origin {
   int line = 0;
 
   std::string text() const;  ///< "ResNet50.yaml:42"
+  bool is_option() const { return line == 0 && source && source->starts_with("-o "); }
 };
 
 enum class Kind { null, scalar, list, map };

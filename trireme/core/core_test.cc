@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
@@ -56,6 +57,8 @@ TEST(Text, ClosestFindsLikelySlips) {
   const Parts names = {"nproc_per_node", "nnodes", "master"};
   EXPECT_EQ(closest("nproc_per_nod", names), "nproc_per_node");
   EXPECT_EQ(closest("mastre", names), "master");
+  EXPECT_EQ(closest("trian", {"train", "drain"}), "train");  // letters exchanged are one slip
+  EXPECT_EQ(closest("moedl", {"modem", "model"}), "model");
   EXPECT_FALSE(closest("gpus", names));
   EXPECT_FALSE(closest("x", {}));
 }
@@ -260,6 +263,22 @@ TEST(Deadlines, TheEarlierOfTwo) {
   const Deadline soon = Deadline::in(1s);
   EXPECT_EQ(earlier(soon, Deadline::never()).time(), soon.time());
   EXPECT_EQ(earlier(Deadline::in(1h), soon).time(), soon.time());
+}
+
+TEST(CpuProbe, SurvivesItsOwnTest) {
+  EXPECT_EQ(amx_is_broken(), amx_is_broken());
+  EXPECT_GE(usable_cores(), 1);
+}
+
+TEST(CpuProbe, LeavesTheUsersWishAlone) {
+  const auto before = env::get("ONEDNN_MAX_CPU_ISA");
+  env::set("ONEDNN_MAX_CPU_ISA", "AVX2");
+  avoid_broken_amx();
+  EXPECT_EQ(env::get("ONEDNN_MAX_CPU_ISA"), "AVX2");
+  env::set("ONEDNN_MAX_CPU_ISA", "");
+  avoid_broken_amx();
+  EXPECT_EQ(env::get("ONEDNN_MAX_CPU_ISA"), amx_is_broken() ? kCpuWithoutAmx : "");
+  env::set("ONEDNN_MAX_CPU_ISA", before.value_or(""));
 }
 
 }  // namespace

@@ -60,7 +60,9 @@ const std::vector<Variable>& variables() {
       {"TRIREME_STRICT", Use::program,
        "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},
       {"TRIREME_PLUGIN_DIR", Use::program,
-       "Folder of libtrireme_mpi.so, before ../lib beside the program and the folder of the installation."},
+       "Folder of the plugins libtrireme_mpi.so, libtrireme_openvino.so and libtrireme_torch.so, before ../lib beside "
+       "the "
+       "program and the folder of the installation."},
       {"OMPI_COMM_WORLD_RANK", Use::program, "Set by Open MPI's mpirun: as RANK. The other names of a launcher win."},
       {"OMPI_COMM_WORLD_SIZE", Use::program, "Set by Open MPI's mpirun: as WORLD_SIZE."},
       {"OMPI_COMM_WORLD_LOCAL_RANK", Use::program, "Set by Open MPI's mpirun: as LOCAL_RANK."},

@@ -108,6 +108,11 @@ Sample BatchMap::get(int64_t index, uint64_t draw) const {
   return {one.data[0], one.target[0]};
 }
 
+Batch BatchMap::batch(const Pick& pick) const {
+  const Batch batch = dataset_->batch(pick);
+  return batch.data.size(0) == 0 ? batch : op_(batch, pick.draw);
+}
+
 MixedLabels mixed_labels(const torch::Tensor& target) {
   if (target.dim() != 2 || target.size(1) != 3)
     throw UsageError("mixed_labels: the target has {} dimensions; it must be N x 3, as of a Mixup with class_num 0",

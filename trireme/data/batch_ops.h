@@ -68,7 +68,8 @@ class BatchMap : public RandomDataset {
 
   int64_t size() const override { return dataset_->size(); }
   Sample get(int64_t index, uint64_t draw) const override;
-  Batch batch(const Pick& pick) const override { return op_(dataset_->batch(pick), pick.draw); }
+  Batch batch(const Pick& pick) const override;
+  BadSamples bad() const override { return dataset_->bad(); }
 
  private:
   Shared dataset_;

@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/synthetic.h"
 #include "trireme/data/tensor_dataset.h"
@@ -23,16 +23,6 @@ Batch plain_batch(int64_t size = 8) {
   const auto number = torch::arange(kClasses);
   return {number.to(torch::kFloat32).reshape({kClasses, 1, 1, 1}).expand({kClasses, 3, size, size}).contiguous(),
           number};
-}
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 /// What the labels say the mean of each picture should be.

@@ -33,6 +33,13 @@ Batch Dataset::batch(const Pick& pick) const {
   return batch(std::span(pick.indices));
 }
 
+std::vector<size_t> present(const Dataset& dataset, const Pick& pick) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < pick.indices.size(); ++i)
+    if (dataset.batch(pick.only(i)).data.size(0) > 0) places.push_back(i);
+  return places;
+}
+
 Batch RandomDataset::batch(const Pick& pick) const {
   return stack(pick.indices.size(), [&](size_t i) { return get(pick.indices[i], pick.draws[i]); });
 }

@@ -22,12 +22,17 @@
 //   };
 //
 // Datasets know nothing of ranks, batches and order: that is the Loader's.
+//
+// A sample that cannot be read, such as a truncated file, is a *bad* one. Training gets another in its place; an
+// evaluation asks for batches without them (Pick::leave_out_bad), which then have fewer rows, or none at all.
 #pragma once
 
 #include <torch/types.h>
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "trireme/pipeline/pick.h"
 
@@ -40,6 +45,14 @@ struct Sample {
 
 /// Samples stacked along a new first dimension.
 using Batch = Sample;
+
+/// Samples that could not be used, as far as this process has met them.
+struct BadSamples {
+  int64_t samples = 0;                  ///< that might be bad; 0: none ever is
+  int64_t allowed = 0;                  ///< more than so many are an error
+  std::vector<int64_t> numbers = {};    ///< of the bad ones, each once: the same number means the same on every rank
+  std::vector<std::string> first = {};  ///< "path: reason" of some of them
+};
 
 /// A Loader calls get() or batch() from threads of its own, and several Loaders may share a dataset: all must be safe
 /// to call from several threads at once, and must give the same for the same index and draw whenever they are called.
@@ -56,7 +69,13 @@ class Dataset {
   virtual Sample get(int64_t index, uint64_t draw) const;
   /// This is what a Loader asks for.
   virtual Batch batch(const Pick& pick) const;
+
+  virtual BadSamples bad() const { return {}; }
 };
+
+/// Which samples of a batch that has fewer rows than its pick are in it, by their place in the pick. Reads them again,
+/// one by one.
+std::vector<size_t> present(const Dataset& dataset, const Pick& pick);
 
 /// One whose samples depend on their draws. Override get(index, draw); batch(pick) stacks what it gives.
 class RandomDataset : public Dataset {

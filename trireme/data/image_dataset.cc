@@ -34,7 +34,7 @@ class BadPictures {
         limit_(std::max(options.bad_at_least, static_cast<int64_t>(options.bad_share * static_cast<double>(samples)))) {
   }
 
-  void add(int64_t index, const std::string& path, const std::string& reason) {
+  void add(int64_t index, const std::string& path, const std::string& reason, bool replaced) {
     size_t so_far = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -42,17 +42,20 @@ class BadPictures {
       if (first_.size() < kShown) first_.push_back(fmt::format("{}: {}", path, reason));
       so_far = known_.size();
     }
-    log_warning("[data] {}: {}; another picture takes its place ({} of {} are bad so far, {} are allowed)", path,
-                reason, so_far, samples_, limit_);
+    log_warning("[data] {}: {}; {} ({} of {} are bad so far, {} are allowed)", path, reason,
+                replaced ? "another picture takes its place" : "it is left out", so_far, samples_, limit_);
   }
 
-  int64_t count() const {
+  BadSamples all() const {
     const std::lock_guard lock(mutex_);
-    return static_cast<int64_t>(known_.size());
+    return {samples_, limit_, {known_.begin(), known_.end()}, first_};
   }
 
   void check() const {
-    if (count() > limit_) fail(fmt::format("{} are allowed (bad_share, bad_at_least)", limit_));
+    std::unique_lock lock(mutex_);
+    const bool too_many = static_cast<int64_t>(known_.size()) > limit_;
+    lock.unlock();
+    if (too_many) fail(fmt::format("{} are allowed (bad_share, bad_at_least)", limit_));
   }
 
   [[noreturn]] void fail(const std::string& rule) const {
@@ -107,24 +110,30 @@ class ImageDataset::Reader {
     return found;
   }
 
+  /// Writes the picture and returns its label; nothing when it is bad.
+  std::optional<int64_t> read_own(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out) {
+    if (try_read(index, draw, transforms, out, false)) return list_.label(index);
+    return std::nullopt;
+  }
+
   /// Writes the picture, or one that takes its place, and returns its label.
   int64_t read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out) {
-    TORCH_CHECK_INDEX(index >= 0 && index < list_.size(), "sample ", index, " of a dataset of ", list_.size());
-    if (try_read(index, draw, transforms, out)) return list_.label(index);
+    if (try_read(index, draw, transforms, out, true)) return list_.label(index);
     for (int attempt = 1; attempt <= kReplacements; ++attempt) {
       const uint64_t other_draw = mix(draw, attempt);
       const auto other = static_cast<int64_t>(other_draw % static_cast<uint64_t>(list_.size()));
-      if (try_read(other, other_draw, transforms, out)) return list_.label(other);
+      if (try_read(other, other_draw, transforms, out, true)) return list_.label(other);
     }
     bad_.fail(fmt::format("and for one of them {} others in a row could not take its place", kReplacements));
   }
 
  private:
-  bool try_read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out) {
+  bool try_read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out, bool replaced) {
+    TORCH_CHECK_INDEX(index >= 0 && index < list_.size(), "sample ", index, " of a dataset of ", list_.size());
     const fs::path path = root_ / list_.path(index);
     const auto bytes = read_file(path, kLargestFile);
     if (!bytes) {
-      bad_.add(index, path.string(), errno_text(errno));
+      bad_.add(index, path.string(), errno_text(errno), replaced);
       return false;
     }
     try {
@@ -132,7 +141,7 @@ class ImageDataset::Reader {
       transforms.run(*bytes, random, out);
       return true;
     } catch (const image::ImageError& error) {
-      bad_.add(index, path.string(), error.what());
+      bad_.add(index, path.string(), error.what(), replaced);
       return false;
     }
   }
@@ -156,8 +165,8 @@ const ImageList& ImageDataset::list() const {
   return reader_->list();
 }
 
-int64_t ImageDataset::bad_count() const {
-  return reader_->bad().count();
+BadSamples ImageDataset::bad() const {
+  return reader_->bad().all();
 }
 
 Sample ImageDataset::get(int64_t index, uint64_t draw) const {
@@ -173,9 +182,16 @@ Batch ImageDataset::batch(const Pick& pick) const {
               torch::empty({count}, torch::kInt64)};
   auto* out = batch.data.data_ptr<float>();
   auto* target = batch.target.data_ptr<int64_t>();
-  for (size_t i = 0; i < pick.indices.size(); ++i, out += transforms->elements())
-    *target++ = reader_->read(pick.indices[i], pick.draws[i], *transforms, out);
-  return batch;
+  int64_t rows = 0;
+  for (size_t i = 0; i < pick.indices.size(); ++i) {
+    const int64_t index = pick.indices[i];
+    const auto label = pick.leave_out_bad ? reader_->read_own(index, pick.draws[i], *transforms, out)
+                                          : reader_->read(index, pick.draws[i], *transforms, out);
+    if (!label) continue;
+    target[rows++] = *label;
+    out += transforms->elements();
+  }
+  return rows == count ? batch : Batch{batch.data.narrow(0, 0, rows), batch.target.narrow(0, 0, rows)};
 }
 
 }  // namespace trireme::data

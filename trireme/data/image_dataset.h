@@ -7,7 +7,8 @@
 //   data::Loader loader(train, {.batch_size = 64, .shuffle = true, .workers = 4}, world);
 //
 // A picture that cannot be read or decoded is logged with its path, counted, and replaced by another that its draw
-// decides. When there are more than a stated share of them, the next batch is a UsageError with their list.
+// decides, or left out where the pick says so (an evaluation's). When there are more than a stated share of them, the
+// next batch is a UsageError with their list. Each process counts what it has met: Model and the trainer add up.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +42,8 @@ class ImageDataset : public RandomDataset {
   Batch batch(const Pick& pick) const override;
 
   const ImageList& list() const;
-  /// Different bad pictures met so far.
-  int64_t bad_count() const;
+  /// Their numbers are those of the list.
+  BadSamples bad() const override;
 
  private:
   class Reader;

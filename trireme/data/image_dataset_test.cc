@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <mutex>
 #include <set>
 
-#include "trireme/core/error.h"
 #include "trireme/core/file.h"
-#include "trireme/core/log.h"
+#include "trireme/core/test_support.h"
+#include "trireme/data/batch_ops.h"
 #include "trireme/data/loader.h"
+#include "trireme/data/wrappers.h"
 #include "trireme/image/test_images.h"
 
 namespace trireme::data {
@@ -29,27 +29,6 @@ image::Transforms training(int size = 16) {
 image::Transforms evaluation() {
   return image::Transforms({image::DecodeImage{}, image::ResizeImage{.size = {16, 16}}, image::NormalizeImage{}});
 }
-
-/// Catches what is logged.
-class Caught {
- public:
-  Caught() {
-    before_ = set_log_sink([this](LogLevel, std::string_view text) {
-      const std::lock_guard lock(mutex_);
-      lines_.emplace_back(text);
-    });
-  }
-  ~Caught() { set_log_sink(before_); }
-  std::vector<std::string> lines() {
-    const std::lock_guard lock(mutex_);
-    return lines_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<std::string> lines_;
-  LogSink before_;
-};
 
 /// A folder of small pictures, 0.jpg, 1.png, 2.jpg … with labels 0, 1, 2 …
 class Pictures : public ::testing::Test {
@@ -77,16 +56,6 @@ class Pictures : public ::testing::Test {
 
   TempDir folder_;
 };
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST_F(Pictures, AreReadAndTransformed) {
   write(3);
@@ -127,7 +96,7 @@ std::vector<torch::Tensor> epochs(const ImageDataset& images, int workers) {
 TEST_F(Pictures, DoNotDependOnTheWorkersEvenIfSomeAreBad) {
   write(15);
   put(3, "no picture at all");
-  const Caught caught;
+  const CaughtLog caught;
   const auto expected = epochs(dataset(15, training()), 0);
   for (const int workers : {1, 3}) {
     const auto batches = epochs(dataset(15, training()), workers);
@@ -151,7 +120,7 @@ TEST_F(Pictures, ThatAreBadAreNamedAndReplaced) {
   put(2, whole.substr(0, whole.size() / 2));  // truncated
   put(4, "");
   std::filesystem::remove(file(6));
-  Caught caught;
+  CaughtLog caught;
   const ImageDataset images = dataset(8, evaluation());
   for (int round = 0; round < 2; ++round) {
     const Batch batch = images.batch(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
@@ -161,16 +130,48 @@ TEST_F(Pictures, ThatAreBadAreNamedAndReplaced) {
       EXPECT_TRUE(torch::equal(batch.data[bad], batch.data[stand_in]));
     }
   }
-  EXPECT_EQ(images.bad_count(), 3);
+  EXPECT_EQ(images.bad().numbers.size(), 3u);
   ASSERT_EQ(caught.lines().size(), 3u);  // each is named once
   EXPECT_THAT(caught.lines()[0], AllOf(HasSubstr(file(2).string()), HasSubstr("1 of 8 are bad so far")));
   EXPECT_THAT(caught.lines()[2], AllOf(HasSubstr(file(6).string()), HasSubstr("No such file")));
 }
 
+TEST_F(Pictures, ThatAreBadAreLeftOutWhereThePickSaysSo) {
+  write(6);
+  put(1, "bad");
+  put(4, "bad");
+  CaughtLog caught;
+  const ImageDataset images = dataset(6, evaluation());
+  Pick pick = Pick::of({5, 4, 3, 2, 1, 0}, {0, 0, 0, 0, 0, 0});
+  pick.leave_out_bad = true;
+  const Concat twice({images, Subset(images, {4, 1}), images});
+  Pick of_both = Pick::of({6, 8, 7, 5, 4, 12}, {0, 0, 0, 0, 0, 0});  // 4, 0, 1, 5, 4, 4
+  of_both.leave_out_bad = true;
+  const auto expect = [](const Dataset& dataset, const Pick& wanted, const std::vector<int64_t>& labels) {
+    const Batch batch = dataset.batch(wanted);
+    EXPECT_EQ(batch.data.size(0), static_cast<int64_t>(labels.size()));
+    EXPECT_TRUE(torch::equal(batch.target, torch::tensor(labels, torch::kInt64))) << batch.target;
+  };
+  expect(images, pick, {5, 3, 2, 0});
+  expect(Map(images, [](Sample sample) { return sample; }), pick, {5, 3, 2, 0});
+  expect(BatchMap(images, [](Batch batch, uint64_t) { return batch; }), pick, {5, 3, 2, 0});
+  const Cache cache(images);
+  for (int round = 0; round < 2; ++round) expect(cache, pick, {5, 3, 2, 0});
+  EXPECT_THAT((std::set<int64_t>{0, 2, 3, 5}), ::testing::Contains(cache.get(4).target.item<int64_t>()));
+  expect(twice, of_both, {0, 5});
+  expect(Map(images, [](Sample sample) { return sample; }), pick.only(1), {});
+  expect(BatchMap(images, Mixup{.class_num = 6}), pick.only(1), {});
+  EXPECT_THAT(images.bad().numbers, ::testing::UnorderedElementsAre(1, 4));
+  EXPECT_EQ(images.bad().samples, 6);
+  EXPECT_EQ(twice.bad().samples, 18);
+  EXPECT_THAT(twice.bad().numbers, ::testing::UnorderedElementsAre(1, 4, 7, 10, 13, 16));
+  EXPECT_THAT(caught.lines().at(0), HasSubstr("it is left out"));
+}
+
 TEST_F(Pictures, OfWhichTooManyAreBadStopTheJob) {
   write(40);
   for (int64_t i = 0; i < 26; ++i) put(i, "bad");
-  const Caught caught;
+  const CaughtLog caught;
   const ImageDataset images = dataset(40, evaluation(), {.bad_share = 0.05, .bad_at_least = 1});
   Loader loader(images, {.batch_size = 1, .workers = 0});
   int64_t batches = 0;
@@ -184,7 +185,7 @@ TEST_F(Pictures, OfWhichTooManyAreBadStopTheJob) {
   std::vector<int64_t> all(40);
   std::iota(all.begin(), all.end(), 0);
   patient.batch(all);
-  EXPECT_EQ(patient.bad_count(), 26);
+  EXPECT_EQ(patient.bad().numbers.size(), 26u);
   const std::string later = refusal([&] { patient.batch(all); });
   EXPECT_THAT(later, AllOf(HasSubstr("26 of 40 pictures"), HasSubstr("24 are allowed")));
   EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 20);  // so many are listed
@@ -192,7 +193,7 @@ TEST_F(Pictures, OfWhichTooManyAreBadStopTheJob) {
 
 TEST_F(Pictures, ThatAreAllBadStopTheJobAtOnce) {
   for (int64_t i = 0; i < 3; ++i) put(i, "bad");
-  const Caught caught;
+  const CaughtLog caught;
   EXPECT_THAT(refusal([&] { dataset(3, evaluation()).get(0); }),
               HasSubstr("20 others in a row could not take its place"));
 }
@@ -227,7 +228,7 @@ int64_t resident_bytes() {
 TEST_F(Pictures, TakeNoMoreMemoryFromEpochToEpoch) {
   write(48);
   put(5, "bad");
-  const Caught caught;
+  const CaughtLog caught;
   Loader loader(dataset(48, training(64)), {.batch_size = 8, .shuffle = true, .workers = 3});
   constexpr int64_t kBatch = 8 * 3 * 64 * 64 * sizeof(float);
   const auto bytes_after = [&](int count) {

@@ -46,6 +46,7 @@ class Loader::Impl {
   Impl(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, RankInfo me, torch::Device device)
       : dataset_(std::move(dataset)),
         options_(options),
+        me_(me),
         device_(device),
         sampler_(sampler_options(dataset_.get(), options), me),
         copy_(device),
@@ -78,6 +79,9 @@ class Loader::Impl {
 
   std::optional<Batch>& current() { return current_; }
   const DistributedBatchSampler& sampler() const { return sampler_; }
+  const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
+  const LoaderOptions& options() const { return options_; }
+  RankInfo me() const { return me_; }
 
   void set_epoch(int64_t epoch) {
     sampler_.set_epoch(epoch);
@@ -148,6 +152,7 @@ class Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset_;
   LoaderOptions options_;
+  RankInfo me_;
   torch::Device device_;
   DistributedBatchSampler sampler_;
   std::optional<Batch> current_;
@@ -170,6 +175,22 @@ Loader::Iterator Loader::begin() {
 
 int64_t Loader::size() const {
   return impl_->sampler().size();
+}
+
+const std::shared_ptr<const Dataset>& Loader::dataset() const {
+  return impl_->dataset();
+}
+
+const LoaderOptions& Loader::options() const {
+  return impl_->options();
+}
+
+RankInfo Loader::me() const {
+  return impl_->me();
+}
+
+std::shared_ptr<const EpochPlan> Loader::plan() const {
+  return impl_->sampler().plan();
 }
 
 int64_t Loader::epoch() const {

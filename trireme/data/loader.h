@@ -83,6 +83,11 @@ class Loader {
 
   /// Batches of a whole epoch, the same number on every rank.
   int64_t size() const;
+  const std::shared_ptr<const Dataset>& dataset() const;
+  const LoaderOptions& options() const;
+  RankInfo me() const;
+  /// Which samples come in the loop that is running; null between loops.
+  std::shared_ptr<const EpochPlan> plan() const;
   /// The epoch that is running or, between loops, that comes next.
   int64_t epoch() const;
   /// The next loop is this epoch from its beginning. A loop that is running ends.

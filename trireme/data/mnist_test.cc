@@ -5,8 +5,8 @@
 #include <torch/torch.h>
 
 #include "trireme/core/env.h"
-#include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::data {
 namespace {
@@ -16,16 +16,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const path kOwn = path(__FILE__).parent_path().parent_path().parent_path() / "examples/data/fashion-mnist";
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// Two images of 1 x 2 with labels 7 and 9.
 class SmallMnist : public ::testing::Test {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <numeric>
+#include <unordered_set>
 
 #include "trireme/core/error.h"
 #include "trireme/pipeline/shuffle.h"
@@ -25,12 +26,30 @@ Batch put_together(const std::vector<Batch>& batches, const std::vector<int64_t>
   if (batches.size() == 1) return batches[0];
   std::vector<torch::Tensor> data, targets;
   for (const Batch& batch : batches) {
+    if (batch.data.size(0) == 0) continue;  // all bad: of no shape
     data.push_back(batch.data);
     targets.push_back(batch.target);
   }
+  if (data.empty()) return batches[0];
   const auto order = torch::tensor(places).argsort();
   return {torch::cat(data).index_select(0, order), torch::cat(targets).index_select(0, order)};
 }
+
+/// Samples one behind the other, some of which may be left out.
+class Rows {
+ public:
+  void add(Sample sample) {
+    data_.push_back(std::move(sample.data));
+    targets_.push_back(std::move(sample.target));
+  }
+  Batch stacked() const {
+    if (data_.empty()) return {torch::empty({0}), torch::empty({0}, torch::kInt64)};
+    return {torch::stack(data_), torch::stack(targets_)};
+  }
+
+ private:
+  std::vector<torch::Tensor> data_, targets_;
+};
 
 }  // namespace
 
@@ -43,14 +62,12 @@ Sample Map::get(int64_t index, uint64_t draw) const {
 }
 
 Batch Map::batch(const Pick& pick) const {
-  std::vector<torch::Tensor> data, targets;
+  Rows rows;
   for (size_t i = 0; i < pick.indices.size(); ++i) {
     const Batch one = dataset_->batch(pick.only(i));  // rather than get(): it knows the image size
-    Sample sample = function_({one.data[0], one.target[0]}, pick.draws[i]);
-    data.push_back(std::move(sample.data));
-    targets.push_back(std::move(sample.target));
+    if (one.data.size(0) > 0) rows.add(function_({one.data[0], one.target[0]}, pick.draws[i]));
   }
-  return {torch::stack(data), torch::stack(targets)};
+  return rows.stacked();
 }
 
 Subset::Subset(Shared dataset, std::vector<int64_t> indices)
@@ -94,7 +111,7 @@ Sample Concat::get(int64_t index, uint64_t draw) const {
 }
 
 Batch Concat::batch(const Pick& pick) const {
-  std::vector<Pick> shares(parts_.size(), Pick{{}, {}, pick.draw, pick.image_size});
+  std::vector<Pick> shares(parts_.size(), Pick{{}, {}, pick.draw, pick.image_size, pick.leave_out_bad});
   std::vector<std::vector<int64_t>> places(parts_.size());
   for (size_t i = 0; i < pick.indices.size(); ++i) {
     const size_t part = part_of(pick.indices[i]);
@@ -107,29 +124,66 @@ Batch Concat::batch(const Pick& pick) const {
   for (size_t part = 0; part < parts_.size(); ++part) {
     if (places[part].empty()) continue;
     batches.push_back(parts_[part]->batch(shares[part]));
-    all_places.insert(all_places.end(), places[part].begin(), places[part].end());
+    const bool whole = batches.back().data.size(0) == static_cast<int64_t>(places[part].size());
+    if (whole)
+      all_places.insert(all_places.end(), places[part].begin(), places[part].end());
+    else
+      for (const size_t i : present(*parts_[part], shares[part])) all_places.push_back(places[part][i]);
   }
   return put_together(batches, all_places);
 }
 
+BadSamples Concat::bad() const {
+  BadSamples all;
+  for (size_t part = 0; part < parts_.size(); ++part) {
+    const BadSamples one = parts_[part]->bad();
+    for (const int64_t number : one.numbers) all.numbers.push_back(all.samples + number);
+    all.samples += one.samples;
+    all.allowed += one.allowed;
+    all.first.insert(all.first.end(), one.first.begin(), one.first.end());
+  }
+  return all;
+}
+
 struct Cache::Slots {
   std::mutex mutex;
-  std::vector<Sample> samples;  // GUARDED_BY(mutex); undefined tensors: not read yet
+  std::vector<Sample> samples;      // GUARDED_BY(mutex); undefined tensors: not read yet, or bad
+  std::unordered_set<int64_t> bad;  // GUARDED_BY(mutex)
 };
 
 Cache::Cache(Shared dataset) : dataset_(std::move(dataset)), slots_(std::make_shared<Slots>()) {
   slots_->samples.resize(static_cast<size_t>(dataset_->size()));
 }
 
-Sample Cache::get(int64_t index) const {
+// Reads without the lock: others read meanwhile. Two may read the same, once.
+std::optional<Sample> Cache::unless_bad(int64_t index) const {
   const auto at = static_cast<size_t>(index);
   {
     const std::lock_guard lock(slots_->mutex);
     if (const Sample& kept = slots_->samples.at(at); kept.data.defined()) return kept;
+    if (slots_->bad.contains(index)) return std::nullopt;
   }
-  Sample sample = dataset_->get(index);  // not under the lock: others read meanwhile. Two may read the same, once
+  const Batch one = dataset_->batch(Pick{{index}, {0}, 0, 0, true});
   const std::lock_guard lock(slots_->mutex);
-  return slots_->samples[at] = std::move(sample);
+  if (one.data.size(0) > 0) return slots_->samples[at] = {one.data[0], one.target[0]};
+  slots_->bad.insert(index);
+  return std::nullopt;
+}
+
+Sample Cache::get(int64_t index) const {
+  const std::optional<Sample> sample = unless_bad(index);
+  return sample ? *sample : dataset_->get(index);
+}
+
+Batch Cache::batch(const Pick& pick) const {
+  Rows rows;
+  for (const int64_t index : pick.indices) {
+    if (!pick.leave_out_bad)
+      rows.add(get(index));
+    else if (std::optional<Sample> sample = unless_bad(index))
+      rows.add(std::move(*sample));
+  }
+  return rows.stacked();
 }
 
 }  // namespace trireme::data

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Shared {
     check();
   }
   const Dataset* operator->() const { return dataset_.get(); }
+  const Dataset& operator*() const { return *dataset_; }
 
  private:
   void check() const;
@@ -55,6 +57,7 @@ class Map : public RandomDataset {
   int64_t size() const override { return dataset_->size(); }
   Sample get(int64_t index, uint64_t draw) const override;
   Batch batch(const Pick& pick) const override;
+  BadSamples bad() const override { return dataset_->bad(); }
 
  private:
   Shared dataset_;
@@ -74,6 +77,7 @@ class Subset : public RandomDataset {
   int64_t size() const override { return static_cast<int64_t>(indices_->size()); }
   Sample get(int64_t index, uint64_t draw) const override;
   Batch batch(const Pick& pick) const override;
+  BadSamples bad() const override { return dataset_->bad(); }
 
  private:
   Shared dataset_;
@@ -96,6 +100,7 @@ class Concat : public RandomDataset {
   Sample get(int64_t index, uint64_t draw) const override;
   /// One batch from each part that has a share in it.
   Batch batch(const Pick& pick) const override;
+  BadSamples bad() const override;
 
  private:
   size_t part_of(int64_t index) const;
@@ -104,7 +109,7 @@ class Concat : public RandomDataset {
 };
 
 /// Keeps each sample in memory from when it is first asked for. Draws are not passed on: put a Map around it for what
-/// is random. Copies share the memory.
+/// is random. A bad sample is not kept, nor what replaces it. Copies share the memory.
 class Cache : public Dataset {
  public:
   explicit Cache(Shared dataset);
@@ -113,9 +118,12 @@ class Cache : public Dataset {
   using Dataset::get;
   int64_t size() const override { return dataset_->size(); }
   Sample get(int64_t index) const override;
+  Batch batch(const Pick& pick) const override;
+  BadSamples bad() const override { return dataset_->bad(); }
 
  private:
   struct Slots;
+  std::optional<Sample> unless_bad(int64_t index) const;
   Shared dataset_;
   std::shared_ptr<Slots> slots_;
 };

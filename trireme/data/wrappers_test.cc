@@ -7,7 +7,7 @@
 #include <atomic>
 #include <set>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/synthetic.h"
 #include "trireme/data/tensor_dataset.h"
@@ -46,16 +46,6 @@ Pick pick(std::vector<int64_t> indices) {
   std::vector<uint64_t> draws;
   for (const int64_t index : indices) draws.push_back(static_cast<uint64_t>(index + 100));
   return Pick::of(std::move(indices), std::move(draws));
-}
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(Map, ChangesEachSample) {

@@ -68,7 +68,7 @@ void RandCropImage::operator()(Image& image, Random& random) const {
 }
 
 void RandFlipImage::operator()(Image& image, Random& random) const {
-  if (random.chance(0.5)) flip(image, flip_code);
+  if (sample(random)) flip(image, flip_code);
 }
 
 Size ResizeImage::target(Size picture) const {

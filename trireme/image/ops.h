@@ -41,6 +41,7 @@ struct RandCropImage {
 struct RandFlipImage {
   int flip_code = 1;
 
+  static bool sample(Random& random) { return random.chance(0.5); }
   void operator()(Image& image, Random& random) const;
 };
 

@@ -46,6 +46,7 @@ void read_resized(JpegReader& reader, const ResizedPart& wanted, Image& out) {
   make_plan(x, y, wanted.method, plan);
   const Region needed{part.x + plan.x.begin(), part.y + plan.y.begin(), plan.x.end() - plan.x.begin(),
                       plan.y.end() - plan.y.begin()};
+  if (wanted.mirrored) plan.x.mirror();
   Region got = reader.read(needed, denominator, decoded);
   got.x -= part.x;
   got.y -= part.y;

@@ -11,7 +11,8 @@ struct ResizedPart {
   Size size;      ///< to that
   Region window;  ///< of which only this is wanted
   ResizeMethod method;
-  bool scaled = false;  ///< may be decoded at a fraction when the part shrinks to less than half
+  bool scaled = false;    ///< may be decoded at a fraction when the part shrinks to less than half
+  bool mirrored = false;  ///< left and right change places, at no cost
 };
 
 /// The largest of 8, 4, 2, 1 that leaves at least the size it is resized to.

@@ -186,12 +186,17 @@ size_t Transforms::decode_first(std::span<const char> encoded, Random& random, I
   const int orientation = reader.orientation();
   const auto* crop = std::get_if<RandCropImage>(&pixel_operators_[0]);
   const auto* resize = std::get_if<ResizeImage>(&pixel_operators_[0]);
-  const auto* middle = pixel_operators_.size() > 1 ? std::get_if<CropImage>(&pixel_operators_[1]) : nullptr;
+  const Operator* second = pixel_operators_.size() > 1 ? &pixel_operators_[1] : nullptr;
+  const auto* middle = std::get_if<CropImage>(second);
   if (orientation == 1 && crop != nullptr) {
     const Region part = crop->sample(reader.size(), random);
+    const auto* flip = std::get_if<RandFlipImage>(second);
+    const bool sideways = flip != nullptr && flip->flip_code > 0;
+    const bool mirrored = sideways && RandFlipImage::sample(random);
     const bool scaled = options_.decoding != Decoding::region;
-    read_resized(reader, {part, crop->size, {0, 0, crop->size.width, crop->size.height}, crop->method, scaled}, image);
-    return 1;
+    const Region whole{0, 0, crop->size.width, crop->size.height};
+    read_resized(reader, {part, crop->size, whole, crop->method, scaled, mirrored}, image);
+    return sideways ? 2 : 1;
   }
   if (orientation == 1 && resize != nullptr && middle != nullptr) {
     const Size size = reader.size(), target = resize->target(size);

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <new>
-#include <string_view>
 
 namespace trireme::image {
 namespace {
@@ -40,10 +39,6 @@ Size checked_size(spng_ctx* context, const DecodeOptions& options) {
 }
 
 }  // namespace
-
-bool is_png(std::span<const char> bytes) {
-  return std::string_view(bytes.data(), bytes.size()).starts_with("\x89PNG\r\n\x1a\n");
-}
 
 Size png_size(std::span<const char> bytes, const DecodeOptions& options) {
   const Context context = open(bytes);

@@ -45,16 +45,18 @@ void across_one(const uint8_t* source, const Taps& x, int16_t* out) {
     out[i] = static_cast<int16_t>(source[i % kChannels] * (static_cast<int>(kWeightOne) / 16));
 }
 
-TRIREME_WIDE void across_bilinear(const uint8_t* source, int origin, const Taps& x, int16_t* out) {
+/// `weights`: two for each new pixel, in 11 bits.
+TRIREME_WIDE void across_bilinear(const uint8_t* source, int origin, const Taps& x, const int16_t* weights,
+                                  int16_t* out) {
   if (x.count == 1) return across_one(source, x, out);
   const int* start = x.start.data();
-  const float* weight = x.weights.data();
   for (int i = 0, size = x.size(); i < size; ++i) {
-    const uint8_t* pixel = source + (start[i] - origin) * kChannels;
-    // Exact: whole numbers below 2^24; the sum over 16 fits 16 bits and is cut, not rounded, as OpenCV does.
-    const Float4 sum = load(pixel) * broadcast(weight[2 * i]) + load(pixel + kChannels) * broadcast(weight[2 * i + 1]);
-    const Int4 cut = __builtin_convertvector(sum * broadcast(kWeightOne / 16), Int4);
-    store(out + i * kChannels, __builtin_convertvector(cut, Short4));
+    int32_t two = 0;
+    std::memcpy(&two, weights + 2 * i, sizeof(two));
+    const auto weight = reinterpret_cast<Short8>(Int4{two, two, two, two});
+    // The sum over 16 fits 16 bits and is cut, not rounded, as OpenCV does.
+    const Int4 sum = dot_pairs(load_pixel_pair(source + (start[i] - origin) * kChannels), weight);
+    store(out + i * kChannels, __builtin_convertvector(sum >> 4, Short4));
   }
 }
 
@@ -137,7 +139,7 @@ class Ring {
   size_t pitch_ = 0;
 };
 
-/// The rows of a view by the numbers of the whole source, each followed by at least one readable byte.
+/// The rows of a view by the numbers of the whole source, each followed by at least two readable bytes.
 class Rows {
  public:
   Rows(const View& source, const Region& origin, std::vector<uint8_t>& last) : source_(source), origin_(origin) {
@@ -162,6 +164,7 @@ class Rows {
 
 struct Scratch {
   Ring<int16_t> shorts;
+  std::vector<int16_t> short_weights;
   Ring<float> floats;
   Ring<uint8_t> bytes;
   std::vector<float> sum;
@@ -170,17 +173,23 @@ struct Scratch {
   std::vector<uint8_t> last_row;
 };
 
-void resample_bilinear(const Rows& rows, const Taps& x, const Taps& y, Ring<int16_t>& ring, Image& out) {
+int16_t short_weight(float weight) {
+  return static_cast<int16_t>(weight * kWeightOne);  // exact: the plan has rounded it to these bits
+}
+
+void resample_bilinear(const Rows& rows, const Taps& x, const Taps& y, Scratch& scratch, Image& out) {
   const int elements = x.size() * kChannels;
-  ring.reset(2, elements);
-  const auto across = [&](int row, int16_t* into) { across_bilinear(rows(row), rows.left(), x, into); };
+  scratch.shorts.reset(2, elements);
+  scratch.short_weights.resize(x.weights.size());
+  std::transform(x.weights.begin(), x.weights.end(), scratch.short_weights.begin(), short_weight);
+  const auto across = [&](int row, int16_t* into) {
+    across_bilinear(rows(row), rows.left(), x, scratch.short_weights.data(), into);
+  };
   for (int i = 0; i < y.size(); ++i) {
     const int start = y.start[static_cast<size_t>(i)];
-    const int16_t* a = ring.row(std::clamp(start, 0, y.length - 1), across);
-    const int16_t* b = ring.row(std::clamp(start + 1, 0, y.length - 1), across);
-    const float* weight = y.weight(i);
-    down_bilinear(a, b, static_cast<int>(weight[0] * kWeightOne), static_cast<int>(weight[1] * kWeightOne), elements,
-                  out.row(i));
+    const int16_t* a = scratch.shorts.row(std::clamp(start, 0, y.length - 1), across);
+    const int16_t* b = scratch.shorts.row(std::clamp(start + 1, 0, y.length - 1), across);
+    down_bilinear(a, b, short_weight(y.weight(i)[0]), short_weight(y.weight(i)[1]), elements, out.row(i));
   }
 }
 
@@ -240,7 +249,7 @@ void resample(const View& source, const Region& origin, const Plan& plan, Image&
   out.reshape(plan.x.size(), plan.y.size());
   if (plan.arithmetic == Arithmetic::nearest) return resample_nearest(source, origin, plan.x, plan.y, out);
   const Rows rows(source, origin, scratch.last_row);
-  if (plan.arithmetic == Arithmetic::bilinear) return resample_bilinear(rows, plan.x, plan.y, scratch.shorts, out);
+  if (plan.arithmetic == Arithmetic::bilinear) return resample_bilinear(rows, plan.x, plan.y, scratch, out);
   if (plan.arithmetic == Arithmetic::stepwise) return resample_stepwise(rows, plan.x, plan.y, scratch, out);
   resample_floats(rows, plan.x, plan.y, scratch, out);
 }

@@ -185,6 +185,12 @@ Arithmetic arithmetic_of(const ResizeMethod& method, bool grows) {
 
 }  // namespace
 
+void Taps::mirror() {
+  std::reverse(start.begin(), start.end());
+  std::reverse(weights.begin(), weights.end());
+  for (auto group = weights.begin(); group != weights.end(); group += count) std::reverse(group, group + count);
+}
+
 int Taps::begin() const {
   return std::max(0, *std::min_element(start.begin(), start.end()));
 }

@@ -33,6 +33,8 @@ struct Taps {
 
   int size() const { return static_cast<int>(start.size()); }
   const float* weight(int i) const { return weights.data() + static_cast<size_t>(i) * static_cast<size_t>(count); }
+  /// The same pixels in the reverse order.
+  void mirror();
   /// The first source pixel that is read, and the one after the last.
   int begin() const;
   int end() const;

@@ -1,10 +1,12 @@
-// Pictures for tests, and JPEG and PNG files of them. Link libjpeg and spng.
+// Pictures for tests, and JPEG and PNG files of them. Link libjpeg and, where there is one, spng.
 #pragma once
 
 #include <cstdio>
 //
 #include <jpeglib.h>
+#ifndef TRIREME_WITHOUT_PNG
 #include <spng.h>
+#endif
 
 #include <cstdlib>
 #include <stdexcept>
@@ -99,6 +101,11 @@ inline std::string jpeg_of(const Image& image, const JpegOptions& options = {}) 
   return bytes;
 }
 
+#ifdef TRIREME_WITHOUT_PNG
+inline std::string png_of(const Image& /*image*/) {
+  throw std::runtime_error("png_of: this build has no libspng");
+}
+#else
 /// Any kind of PNG: `samples` as PNG stores them (16 bit: high byte first), `palette` red, green, blue per entry.
 struct PngOptions {
   int bit_depth = 8;
@@ -135,5 +142,6 @@ inline std::string png_of(int width, int height, const std::vector<uint8_t>& sam
 inline std::string png_of(const Image& image) {
   return png_of(image.width, image.height, image.pixels, {});
 }
+#endif
 
 }  // namespace trireme::image

@@ -8,10 +8,10 @@
 #include <mutex>
 
 #include "trireme/core/error.h"
-#include "trireme/core/log.h"
+#include "trireme/core/test_support.h"
 #include "trireme/io/async_writer.h"
 #include "trireme/io/module_state.h"
-#include "trireme/io/test_hardship.h"
+#include "trireme/storage/test_hardship.h"
 
 namespace trireme::io {
 namespace {
@@ -28,22 +28,6 @@ Snapshot snapshot(int64_t step, int64_t elements = 1000) {
           .tensors = {{"model", {{"w", torch::full({elements}, static_cast<double>(step), torch::kFloat)}}},
                       {"optimizer", {{"m", torch::full({4 * elements}, 2.0, torch::kFloat)}}}}};
 }
-
-/// Collects the log while it lives.
-class Log {
- public:
-  Log() {
-    before_ = set_log_sink([this](LogLevel, std::string_view text) { lines_.emplace_back(text); });
-  }
-  ~Log() { set_log_sink(before_); }
-  Log(const Log&) = delete;
-  Log& operator=(const Log&) = delete;
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  std::vector<std::string> lines_;
-  LogSink before_;
-};
 
 class Checkpoints : public ::testing::Test {
  protected:
@@ -179,7 +163,7 @@ TEST_P(DamagedCheckpoints, ArePassedOver) {
   folder_.write("step_1", snapshot(1));
   folder_.write("step_2", snapshot(2));
   GetParam().inflict(path_ / "step_2");
-  const Log log;
+  const CaughtLog log;
   expect_newest(1);
   ASSERT_EQ(log.lines().size(), 1u);
   EXPECT_THAT(log.lines()[0], AllOf(HasSubstr("step_2"), HasSubstr(GetParam().reason)));
@@ -189,7 +173,7 @@ TEST_P(DamagedCheckpoints, AllOfThemAreAnErrorWithEachReason) {
   folder_.write("step_1", snapshot(1));
   folder_.write("step_2", snapshot(2));
   for (const char* name : {"step_1", "step_2"}) GetParam().inflict(path_ / name);
-  const Log log;
+  const CaughtLog log;
   EXPECT_THAT(message_of<UsageError>([&] { folder_.read_newest(); }),
               AllOf(HasSubstr("none of the 2 checkpoints"), HasSubstr("\n  step_1: "), HasSubstr("\n  step_2: "),
                     HasSubstr(GetParam().reason)));
@@ -199,7 +183,7 @@ TEST_P(DamagedCheckpoints, DoNotStopTheNextWrite) {
   folder_.write("latest", snapshot(1));
   GetParam().inflict(path_ / "latest");
   folder_.write("latest", snapshot(2));
-  const Log log;
+  const CaughtLog log;
   expect_newest(2);
 }
 
@@ -207,7 +191,7 @@ TEST_F(Checkpoints, OfOneNameFallBackToThePrevious) {
   folder_.write("latest", snapshot(1));
   folder_.write("latest", snapshot(2));
   flip_byte(path_ / "latest/model.safetensors", 300);
-  const Log log;
+  const CaughtLog log;
   expect_newest(1);
 }
 
@@ -241,7 +225,7 @@ TEST_F(Checkpoints, SurviveAKillInTheMiddle) {
 TEST_F(Checkpoints, HalfWrittenAreNoCheckpoints) {
   folder_.write("latest", snapshot(1));
   fs::copy(path_ / "latest", path_ / ".latest.77-0.tmp");
-  const Log log;
+  const CaughtLog log;
   EXPECT_THAT(listed(), ElementsAre("latest"));
   expect_newest(1);
   EXPECT_THAT(log.lines(), IsEmpty());
@@ -365,7 +349,7 @@ TEST(AsyncWriter, TellsErrorsOnce) {
 }
 
 TEST(AsyncWriter, LogsTheErrorNobodyAskedFor) {
-  const Log log;
+  const CaughtLog log;
   {
     AsyncWriter writer([](const std::string&, const Snapshot&) { throw SystemError(ENOSPC, "no room"); });
     writer.write("a", snapshot(1));

@@ -66,11 +66,8 @@ void check(const Comparison& found, const LoadOptions& options) {
   if (options.strict) add("unknown here", found.report.unexpected);
   if (!options.skip_mismatch) add("of another shape or type", found.mismatches);
   if (what.empty()) return;
-  throw UsageError(
-      "{} does not fit this model ({} of its tensors do); nothing was loaded:{}\n  Is it another model's? "
-      "skip_mismatch leaves tensors of another shape as they are, strict = false lets names pass that only one side "
-      "has",
-      options.from, found.pairs.size(), what);
+  throw UsageError("{} does not fit this model ({} of its tensors do); nothing was loaded:{}\n  {}", options.from,
+                   found.pairs.size(), what, options.advice);
 }
 
 }  // namespace

@@ -23,6 +23,11 @@ struct LoadOptions {
   bool strict = true;          ///< false: names that only one side has are let pass
   bool skip_mismatch = false;  ///< true: tensors of another shape or kind are left as they are (a new class count)
   std::string from = "the checkpoint";  ///< in messages: the file's name
+  /// What the message ends with. A program that has its own way to say this names that.
+  std::string advice =
+      "Is it another model's? skip_mismatch leaves tensors of another shape as they are, strict = false lets names "
+      "pass "
+      "that only one side has";
 };
 
 /// What was not taken over. All empty: everything was.

@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/io/module_state.h"
-#include "trireme/io/test_hardship.h"
+#include "trireme/storage/test_hardship.h"
 
 namespace trireme::io {
 namespace {

@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <string>
 
-#include "trireme/io/safetensors_format.h"
+#include "trireme/storage/safetensors_format.h"
 
 namespace trireme::io {
 

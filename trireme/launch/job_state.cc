@@ -23,6 +23,17 @@ void JobState::kill(Clock::time_point now) {
   kill_at_ = now;
 }
 
+bool JobState::interrupt(int signal, Clock::time_point now) {
+  if (interrupted_ != 0) {
+    if (now - interrupted_at_ >= timing_.impatience) kill(now);
+    return false;
+  }
+  interrupted_ = signal;
+  interrupted_at_ = now;
+  stop(signal, now);
+  return true;
+}
+
 std::optional<int> JobState::first_failure(bool victims) const {
   std::optional<int> first;
   for (size_t i = 0; i < workers_.size(); ++i) {

@@ -24,7 +24,8 @@ class JobState {
     Millis grace{10'000};
     Millis settle{100};
     Millis victim_settle{500};
-    Millis give_up{2'000};  // after SIGKILL
+    Millis give_up{2'000};   // after SIGKILL
+    Millis impatience{100};  // a second signal sooner than this is part of the first
   };
   struct Exit {
     bool success = true;
@@ -41,6 +42,9 @@ class JobState {
   void stop(int signal, Clock::time_point now);
   /// Stop waiting: SIGKILL now.
   void kill(Clock::time_point now);
+  /// The launcher got a signal. The first stops everything: true. One more kills, unless it comes at once: timeout(1)
+  /// and batch systems signal the launcher and then its group, which is one wish, not two.
+  bool interrupt(int signal, Clock::time_point now);
 
   // --- what follows
   /// The local culprit, once it is certain.
@@ -48,6 +52,8 @@ class JobState {
   bool all_succeeded() const;
   bool all_finished() const;
   bool stopping() const { return kill_at_.has_value(); }
+  /// The first signal that interrupt() was told of, else 0.
+  int interrupted() const { return interrupted_; }
   /// A worker that ended after stop() was stopped; one that ended before ended by itself.
   bool was_stopped(int worker) const;
   /// The next signal for all workers, or nothing. Each is returned once.
@@ -71,6 +77,8 @@ class JobState {
   std::deque<int> signals_;
   std::optional<Clock::time_point> kill_at_;  // set while stopping
   bool killed_ = false;
+  int interrupted_ = 0;
+  Clock::time_point interrupted_at_;
 };
 
 }  // namespace trireme::launch

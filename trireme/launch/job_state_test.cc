@@ -80,10 +80,20 @@ TEST_F(JobStateTest, ASecondReasonToStopChangesNothing) {
   EXPECT_EQ(state_.signal_due(at(10s)), SIGKILL);
 }
 
+TEST_F(JobStateTest, ASignalToTheGroupTooIsTheSameWish) {
+  EXPECT_EQ(state_.interrupted(), 0);
+  EXPECT_TRUE(state_.interrupt(SIGTERM, at(0ms)));
+  EXPECT_FALSE(state_.interrupt(SIGINT, at(99ms)));
+  EXPECT_EQ(state_.interrupted(), SIGTERM);
+  EXPECT_EQ(state_.signal_due(at(99ms)), SIGTERM);
+  EXPECT_FALSE(state_.signal_due(at(9999ms)));
+  EXPECT_EQ(state_.signal_due(at(10s)), SIGKILL);
+}
+
 TEST_F(JobStateTest, AnImpatientUserGetsTheKillAtOnce) {
-  state_.stop(SIGINT, at(0ms));
+  EXPECT_TRUE(state_.interrupt(SIGINT, at(0ms)));
   EXPECT_EQ(state_.signal_due(at(0ms)), SIGINT);
-  state_.kill(at(1s));
+  EXPECT_FALSE(state_.interrupt(SIGINT, at(1s)));
   EXPECT_EQ(state_.signal_due(at(1s)), SIGKILL);
   EXPECT_TRUE(state_.given_up(at(3s)));
 }

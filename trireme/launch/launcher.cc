@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/launch/machine/cpu_probe.h"
 #include "trireme/launch/machine/local_node.h"
 #include "trireme/launch/machine/program.h"
 #include "trireme/launch/nodes/meeting.h"

@@ -12,12 +12,12 @@
 #include <mutex>
 #include <thread>
 
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/job_state.h"
-#include "trireme/launch/machine/cpu_probe.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/machine/local_node.h"
 #include "trireme/launch/nodes/meeting.h"

@@ -21,7 +21,6 @@ namespace {
 constexpr Millis kHeldLineTime{200};  // an unfinished line is shown after this
 constexpr Millis kSlowConsole{20};
 constexpr Millis kIdle{1000};
-constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first
 
 size_t log_limit() {
   constexpr int64_t kDefaultMegabytes = 256;
@@ -68,7 +67,7 @@ AttemptResult Supervisor::run() {
   while (!over()) turn();
   flush_held_lines(true);
   context_.console.flush();
-  AttemptResult result{.outcome = *outcome_, .interrupted = interrupted_, .log_trouble = log_error_said_};
+  AttemptResult result{.outcome = *outcome_, .interrupted = state_.interrupted(), .log_trouble = log_error_said_};
   for (const auto& worker : workers_) {
     result.workers.push_back(ending_of(*worker));
     result.unkillable |= result.workers.back().unkillable;
@@ -235,17 +234,9 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::interrupt(int signal) {
-  const auto now = Clock::now();
-  if (interrupted_ != 0) {
-    // timeout(1) and batch systems signal the launcher and then its group: that is one wish, not two.
-    if (now - interrupted_at_ >= kImpatience) state_.kill(now);
-    return;
-  }
-  interrupted_ = signal;
-  interrupted_at_ = now;
+  if (!state_.interrupt(signal, Clock::now())) return;
   context_.console.say(fmt::format("{}: the workers get it too and have {:g} s to end; once more kills them",
                                    signal_name(signal), std::chrono::duration<double>(context_.request.grace).count()));
-  state_.stop(signal, now);
   send_due_signals();
   context_.link.report(JobOutcome::of_signal(signal, host_name()));
 }

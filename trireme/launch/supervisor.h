@@ -85,8 +85,6 @@ class Supervisor {
   std::optional<JobOutcome> outcome_;
   bool reported_ = false;
   bool log_error_said_ = false;
-  int interrupted_ = 0;  // the first signal
-  Clock::time_point interrupted_at_;
 };
 
 }  // namespace trireme::launch

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/core/token.h"
@@ -93,7 +94,7 @@ void add_defaults(Environment& environment, const JobFacts& job, const NodeInfo&
     if (value_of(job.context.inherited, name).value_or("").empty()) set(environment, name, value);
   };
   set_default("OMP_NUM_THREADS", std::to_string(std::max(1, node.cores / node.processes)));
-  if (job.context.amx_broken) set_default("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16");
+  if (job.context.amx_broken) set_default("ONEDNN_MAX_CPU_ISA", kCpuWithoutAmx);
   if (node.interface.empty()) return;
   set_default("GLOO_SOCKET_IFNAME", node.interface);
   if (nccl_needs_interface(job, node)) set_default("NCCL_SOCKET_IFNAME", node.interface);

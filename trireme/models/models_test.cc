@@ -8,7 +8,7 @@
 
 #include <limits>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/models/settings.h"
 #include "trireme/nn/conv_bn_act.h"
 
@@ -18,16 +18,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 /// Running statistics as after some training, where folding and modes can go wrong.
 void make_worn(Classifier& net) {

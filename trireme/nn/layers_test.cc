@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/nn/conv_bn_act.h"
 #include "trireme/nn/dropout.h"
 #include "trireme/nn/init.h"
@@ -15,16 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 std::vector<float> values(const torch::Tensor& x) {
   const torch::Tensor flat = x.detach().contiguous().flatten();

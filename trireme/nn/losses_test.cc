@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/nn/test_gradient.h"
 
 namespace trireme::nn {
@@ -31,28 +31,18 @@ Tensor many() {
   return torch::tensor({{1.0, 0.0, 1.0}, {0.0, 0.0, 1.0}}, torch::kDouble);
 }
 
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(CrossEntropy, RefusesLabelsThatDoNotFit) {
-  EXPECT_THAT(error_of([] { ce_loss(logits(), torch::zeros({3}, torch::kLong)); }),
+  EXPECT_THAT(refusal([] { ce_loss(logits(), torch::zeros({3}, torch::kLong)); }),
               HasSubstr("Long of shape [3] do not fit logits of shape [2, 3]"));
-  EXPECT_THAT(error_of([] { ce_loss(logits(), torch::zeros({2, 3}, torch::kLong)); }), HasSubstr("[2, 3]"));
-  EXPECT_THAT(error_of([] { ce_loss(logits(), torch::zeros({2, 4})); }), HasSubstr("[2, 4]"));
-  EXPECT_THAT(error_of([] { ce_loss(logits()[0], labels()); }), HasSubstr("[samples, classes]"));
-  EXPECT_THAT(error_of([] { ce_loss(logits(), labels(), {.epsilon = 1}); }), HasSubstr("epsilon 1"));
-  EXPECT_THAT(error_of([] {
+  EXPECT_THAT(refusal([] { ce_loss(logits(), torch::zeros({2, 3}, torch::kLong)); }), HasSubstr("[2, 3]"));
+  EXPECT_THAT(refusal([] { ce_loss(logits(), torch::zeros({2, 4})); }), HasSubstr("[2, 4]"));
+  EXPECT_THAT(refusal([] { ce_loss(logits()[0], labels()); }), HasSubstr("[samples, classes]"));
+  EXPECT_THAT(refusal([] { ce_loss(logits(), labels(), {.epsilon = 1}); }), HasSubstr("epsilon 1"));
+  EXPECT_THAT(refusal([] {
                 mix_ce_loss(logits(), {labels(), labels(), torch::zeros({3})});
               }),
               HasSubstr("3 numbers for 2 samples"));
-  EXPECT_THAT(error_of([] { multi_label_loss(logits(), many(), {.weight_ratio = true}); }),
+  EXPECT_THAT(refusal([] { multi_label_loss(logits(), many(), {.weight_ratio = true}); }),
               HasSubstr("expected [2, 2, 3]"));
 }
 

@@ -19,6 +19,12 @@ Tensor make_master(const Tensor& weight) {
   return weight.detach().to(torch::kFloat).requires_grad_(weight.requires_grad());
 }
 
+// A gradient of the old type would not fit any more.
+void raise(Tensor& tensor, const Tensor& full) {
+  tensor.mutable_grad().reset();
+  tensor.set_data(full);
+}
+
 void move_gradient(const Tensor& weight, const Tensor& master) {
   Tensor& grad = weight.mutable_grad();
   if (!grad.defined()) return;
@@ -80,6 +86,21 @@ void MasterWeights::write_back() {
     masters.push_back(masters_[i]);
   }
   for (auto& [key, call] : calls) at::_foreach_copy_(call.first, call.second);
+}
+
+void MasterWeights::give_back() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < weights_.size(); ++i)
+    if (is_low_precision(weights_[i].scalar_type())) raise(weights_[i], masters_[i].detach());
+}
+
+void raise_precision(torch::nn::Module& module, MasterWeights* masters) {
+  torch::NoGradGuard no_grad;
+  if (masters != nullptr) masters->give_back();
+  for (Tensor& tensor : module.parameters())
+    if (is_low_precision(tensor.scalar_type())) raise(tensor, tensor.to(torch::kFloat));
+  for (Tensor& tensor : module.buffers())
+    if (tensor.defined() && is_low_precision(tensor.scalar_type())) raise(tensor, tensor.to(torch::kFloat));
 }
 
 }  // namespace trireme::optim

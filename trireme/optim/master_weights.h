@@ -41,11 +41,17 @@ class MasterWeights {
   void take_gradients();
   /// After the optimizer's step: the masters' values, rounded, become the model's.
   void write_back();
+  /// The end: the parameters become float32 again, with the masters' values and without gradients.
+  void give_back();
 
  private:
   std::vector<torch::Tensor> weights_;  // the model's
   std::vector<torch::Tensor> masters_;
   std::unordered_map<const void*, torch::Tensor> master_of_;
 };
+
+/// The way back from lower_precision(): all that is of low precision becomes float32, the parameters with their
+/// masters' values where there are masters. Their gradients are dropped.
+void raise_precision(torch::nn::Module& module, MasterWeights* masters = nullptr);
 
 }  // namespace trireme::optim

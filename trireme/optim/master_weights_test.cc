@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/optim/amp.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/optim/test_devices.h"
@@ -14,16 +14,6 @@ namespace {
 
 using testing::HasSubstr;
 using torch::Tensor;
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 struct Net : torch::nn::Module {
   Net() {
@@ -42,7 +32,27 @@ TEST(MasterWeights, NormsKeepTheirPrecision) {
   EXPECT_TRUE(net.linear->weight.is_same(weight));
   EXPECT_EQ(net.norm->weight.scalar_type(), torch::kFloat);
   EXPECT_EQ(net.norm->running_mean.scalar_type(), torch::kFloat);
-  EXPECT_THAT(error_of([&] { lower_precision(net, torch::kDouble); }), HasSubstr("Double"));
+  EXPECT_THAT(refusal([&] { lower_precision(net, torch::kDouble); }), HasSubstr("Double"));
+}
+
+TEST(MasterWeights, ComeBackToTheModel) {
+  Net net;
+  net.register_buffer("table", torch::full({1}, 0.5));
+  lower_precision(net, torch::kHalf);
+  MasterWeights masters(net.parameters());
+  const torch::NoGradGuard no_grad;
+  Tensor master = masters.parameters()[0];
+  master.fill_(1 + 1e-6);  // too fine for what is low
+  net.linear->weight.mutable_grad() = torch::ones_like(net.linear->weight);
+  raise_precision(net, &masters);
+  for (const Tensor& parameter : net.parameters()) EXPECT_EQ(parameter.scalar_type(), torch::kFloat);
+  EXPECT_EQ(net.named_buffers()["table"].scalar_type(), torch::kFloat);
+  EXPECT_TRUE(torch::equal(net.linear->weight, torch::full({2, 2}, 1 + 1e-6)));
+  EXPECT_TRUE(net.linear->weight.requires_grad());
+  EXPECT_FALSE(net.linear->weight.grad().defined()) << "it would be of the old type";
+  lower_precision(net, torch::kHalf);
+  raise_precision(net);
+  EXPECT_TRUE(torch::equal(net.linear->weight, torch::ones({2, 2})));
 }
 
 TEST(MasterWeights, SmallStepsAreNotLost) {
@@ -81,7 +91,7 @@ TEST(MasterWeights, GroupsNameTheMasters) {
   const auto groups = masters.groups(decay_groups(net, {.norm = true}));
   for (const Tensor& master : groups[0].params) EXPECT_EQ(master.scalar_type(), torch::kFloat);
   EXPECT_TRUE(groups[1].params[0].is_same(net.norm->weight));  // its own master
-  EXPECT_THAT(error_of([&] { masters.groups({{{torch::ones({3})}, std::nullopt}}); }), HasSubstr("[3] has no master"));
+  EXPECT_THAT(refusal([&] { masters.groups({{{torch::ones({3})}, std::nullopt}}); }), HasSubstr("[3] has no master"));
 }
 
 TEST(MasterWeights, AScaledHalfGradientComesThrough) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <poll.h>
 
 #include <cstring>
 #include <exception>
@@ -14,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/shm/group.h"
 #include "trireme/shm/half.h"
 
@@ -30,26 +29,8 @@ inline constexpr bool kSanitized = __has_feature(thread_sanitizer) || __has_feat
 inline constexpr bool kSanitized = false;
 #endif
 
-/// Whether `condition` comes true before the deadline; looks every few milliseconds.
-template <typename Condition>
-bool eventually(Condition condition, Deadline deadline = Deadline::in(20s)) {
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
-template <typename ErrorType, typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
+using trireme::eventually;
+using trireme::message_of;
 
 /// Whether /dev/shm holds nothing of ours. Other tests may be between making and removing a name, so it looks again.
 inline bool nothing_left() {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/base64.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
-#include "trireme/store/base64.h"
 #include "trireme/store/etcd_gateway.h"
 #include "trireme/store/rules.h"
 
@@ -28,9 +28,9 @@ std::string text_field(const Json& object, const char* name) {
 }
 
 std::string bytes_field(const Json& object, const char* name) {
-  auto bytes = base64_decode(text_field(object, name));  // etcd leaves empty fields out
-  if (!bytes) throw PeerError("[store] etcd sent a \"{}\" that is no Base64", name);
-  return *std::move(bytes);
+  Base64Decoded decoded = base64_decode(text_field(object, name));  // etcd leaves empty fields out
+  if (!decoded.ok()) throw PeerError("[store] etcd sent a \"{}\" that is no Base64: {}", name, decoded.error);
+  return std::move(decoded.bytes);
 }
 
 Json array_field(const Json& object, const char* name) {

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -18,10 +17,10 @@
 #include <thread>
 #include <vector>
 
-#include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
+#include "trireme/core/test_support.h"
 #include "trireme/store/handshake.h"
 #include "trireme/store/tcp_client.h"
 #include "trireme/store/tcp_server.h"
@@ -30,27 +29,8 @@
 namespace trireme::testing {
 
 using namespace std::chrono_literals;
-
-/// Whether `condition` comes true before the deadline; looks every few milliseconds.
-template <typename Condition>
-bool eventually(Condition condition, Deadline deadline = Deadline::in(20s)) {
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    ::poll(nullptr, 0, 2);
-  }
-  return true;
-}
-
-template <typename ErrorType, typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const ErrorType& error) {
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
+using trireme::eventually;
+using trireme::message_of;
 
 /// Collects what is logged instead of printing it.
 class LogCapture {

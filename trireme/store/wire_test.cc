@@ -5,7 +5,6 @@
 #include <random>
 
 #include "trireme/core/token.h"
-#include "trireme/store/base64.h"
 #include "trireme/store/handshake.h"
 #include "trireme/store/store.h"
 
@@ -138,17 +137,6 @@ TEST(Handshake, ProofsDependOnEverything) {
   EXPECT_NE(proof, client_proof(token, {std::string(32, 'S'), greeting.client_nonce, greeting.name}));
   EXPECT_NE(proof, client_proof(token, {greeting.server_nonce, std::string(32, 'C'), greeting.name}));
   EXPECT_NE(proof, client_proof(token, {greeting.server_nonce, greeting.client_nonce, "rank 4"}));
-}
-
-TEST(Base64, KnownPairs) {
-  const std::pair<std::string, std::string> pairs[] = {{"", ""},        {"f", "Zg=="},        {"fo", "Zm8="},
-                                                       {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xff\xfe\xfd", "//79"}};
-  for (const auto& [bytes, text] : pairs) {
-    EXPECT_EQ(base64_encode(bytes), text);
-    EXPECT_EQ(base64_decode(text), bytes);
-  }
-  for (const char* text : {"Z", "Zg=", "Z===", "Zm9*", "=m9v", "Zg==Zg=="})
-    EXPECT_EQ(base64_decode(text), std::nullopt);
 }
 
 }  // namespace

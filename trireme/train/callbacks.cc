@@ -6,7 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/io/events.h"
+#include "trireme/storage/events.h"
 #include "trireme/train/model.h"
 
 namespace trireme::callback {
@@ -40,7 +40,7 @@ void ModelCheckpoint::on_epoch_end(Run& run) {
 }
 
 void ModelCheckpoint::on_train_end(Run& run) {
-  save(run, "final");
+  save(run, run.signal == 0 ? "final" : "interrupted");
 }
 
 Watch::Watch(std::string monitor, Better better, double min_delta, std::optional<double> baseline)
@@ -59,6 +59,10 @@ bool Watch::improved(const Results& results) {
 
 EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
     : options_(options), watch_(options.monitor, options.mode, options.min_delta, options.baseline) {}
+
+void EarlyStopping::on_train_begin(Run& /*run*/) {
+  *this = EarlyStopping(options_);
+}
 
 void EarlyStopping::on_epoch_end(Run& run) {
   if (!run.has_eval) look(run);
@@ -89,6 +93,10 @@ ReduceLROnPlateau::ReduceLROnPlateau(const ReduceLROnPlateauOptions& options)
                      options.factor);
 }
 
+void ReduceLROnPlateau::on_train_begin(Run& /*run*/) {
+  *this = ReduceLROnPlateau(options_);
+}
+
 void ReduceLROnPlateau::on_epoch_end(Run& run) {
   if (!run.has_eval) look(run);
 }
@@ -99,11 +107,8 @@ void ReduceLROnPlateau::on_eval_end(Run& run) {
 
 void ReduceLROnPlateau::look(Run& run) {
   const bool improved = watch_.improved(run.logs);
-  if (cooling_ > 0) {
-    --cooling_;
-    waited_ = 0;
-    return;
-  }
+  if (cooling_ > 0) waited_ = 0;
+  if (cooling_ > 0 && --cooling_ > 0) return;
   waited_ = improved ? 0 : waited_ + 1;
   if (waited_ < std::max<int64_t>(options_.patience, 1)) return;
   const double before = run.model.learning_rate();

@@ -26,8 +26,8 @@ struct ModelCheckpointOptions {
   std::filesystem::path save_dir = {};  ///< empty: the run's; empty too: nothing is saved
 };
 
-/// Saves save_dir/<epoch> (from 0) after every save_freq epochs, and save_dir/final in the end. fit() adds one when it
-/// is given a save_dir.
+/// Saves save_dir/<epoch> (from 0) after every save_freq epochs, and save_dir/final in the end; save_dir/interrupted
+/// instead when a signal ends the training. fit() adds one when it is given a save_dir.
 class ModelCheckpoint : public Callback {
  public:
   explicit ModelCheckpoint(ModelCheckpointOptions options = {});
@@ -74,6 +74,7 @@ struct EarlyStoppingOptions {
 class EarlyStopping : public Callback {
  public:
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
+  void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
   void on_epoch_end(Run& run) override;
   void on_eval_end(Run& run) override;
   /// The epoch (from 0) after which it stopped the training.
@@ -94,7 +95,7 @@ struct ReduceLROnPlateauOptions {
   int64_t patience = 10;  ///< this many evaluations in a row without a gain lower the rate
   Better mode = Better::automatic;
   double min_delta = 1e-4;
-  int64_t cooldown = 0;  ///< evaluations after that in which nothing is counted
+  int64_t cooldown = 0;  ///< so many evaluations after that, less one, are not counted, as in Paddle
   double min_lr = 0;
 };
 
@@ -102,6 +103,7 @@ struct ReduceLROnPlateauOptions {
 class ReduceLROnPlateau : public Callback {
  public:
   explicit ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
+  void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
   void on_epoch_end(Run& run) override;
   void on_eval_end(Run& run) override;
 

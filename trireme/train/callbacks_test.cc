@@ -122,16 +122,37 @@ TEST_F(Training, LowersTheRateOnAPlateau) {
       {1.0, 1.0},   // the first is the best
       {1.0, 1.0},   // one without a gain
       {1.0, 0.5},   // two: lowered
-      {1.0, 0.5},   // cools down
-      {1.0, 0.5},   // one
+      {1.0, 0.5},   // has cooled down: one
       {1.0, 0.25},  // two
-      {1.0, 0.25}, {1.0, 0.25}, {1.0, 0.2}, {1.0, 0.2}, {1.0, 0.2}, {1.0, 0.2},
+      {1.0, 0.25}, {1.0, 0.2}, {1.0, 0.2}, {1.0, 0.2},
   };
   for (const auto& [loss, rate] : steps) {
     stops(plateau, loss);
     EXPECT_DOUBLE_EQ(model_.learning_rate(), rate);
   }
   EXPECT_THAT([] { ReduceLROnPlateau({.factor = 1}); }, ThrowsMessage<UsageError>(HasSubstr("factor is 1")));
+}
+
+TEST_F(Training, CoolsDownForSoLongAsPaddle) {
+  ReduceLROnPlateau plateau({.factor = 0.5, .patience = 1, .cooldown = 3});
+  for (const double rate : {1.0, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125}) {
+    stops(plateau, 1.0);
+    EXPECT_DOUBLE_EQ(model_.learning_rate(), rate);
+  }
+}
+
+TEST_F(Training, CallbacksForgetTheFitBefore) {
+  EarlyStopping stopping({.patience = 2});
+  ReduceLROnPlateau plateau({.factor = 0.5, .patience = 2});
+  for (int fit = 0; fit < 3; ++fit) {
+    stopping.on_train_begin(run_);
+    plateau.on_train_begin(run_);
+    for (int i = 0; i < 2; ++i) {  // worse than in the fit before, but the first is the best of this one
+      EXPECT_FALSE(stops(stopping, 1.0 + fit));
+      stops(plateau, 1.0 + fit);
+    }
+  }
+  EXPECT_DOUBLE_EQ(model_.learning_rate(), 1.0);
 }
 
 TEST_F(Training, FollowsASchedule) {

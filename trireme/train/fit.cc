@@ -1,13 +1,17 @@
 // Model::fit: epochs of steps. Distribution is not seen here: the learner averages gradients, the meter adds up numbers
 // over the ranks, and the loader deals out samples.
+#include <signal.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/data/loader.h"
+#include "trireme/train/bad_total.h"
 #include "trireme/train/evaluation.h"
+#include "trireme/train/interruption.h"
 #include "trireme/train/learner.h"
 #include "trireme/train/model.h"
 #include "trireme/train/stopwatch.h"
@@ -30,11 +34,22 @@ const FitOptions& checked(const FitOptions& options) {
   return options;
 }
 
-data::LoaderOptions loader_options(const FitOptions& options) {
-  return {.batch_size = options.batch_size,
-          .shuffle = options.shuffle,
-          .drop_last = options.drop_last,
-          .workers = options.num_workers};
+std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& options, const Team& team) {
+  const RankInfo me = team.me();
+  if (!train.loader())
+    return std::make_shared<data::Loader>(train.dataset(),
+                                          data::LoaderOptions{.batch_size = options.batch_size,
+                                                              .shuffle = options.shuffle,
+                                                              .drop_last = options.drop_last,
+                                                              .workers = options.num_workers},
+                                          me, team.device());
+  const RankInfo its = train.loader()->me();
+  if (its.rank != me.rank || its.size != me.size)
+    throw UsageError(
+        "Model::fit: the loader deals out samples as rank {} of {}, but this is rank {} of {}; make it by "
+        "Loader(dataset, options, init_parallel_env())",
+        its.rank, its.size, me.rank, me.size);
+  return train.loader();
 }
 
 class Fit {
@@ -42,12 +57,13 @@ class Fit {
   Fit(Model& model, Learner& learner, const Samples& train, const FitOptions& options)
       : learner_(learner),
         options_(checked(options)),
-        loader_(train.pointer(), loader_options(options), learner.team().me(), learner.team().device()),
-        rows_of_rank_((train->size() + learner.team().me().size - 1) / learner.team().me().size),
+        loader_(loader_of(train, options, learner.team())),
+        bad_(train.dataset(), "training"),
         meter_(learner.metrics(), 1),
         callbacks_(options.callbacks),
+        interruption_({.enabled = !options.save_dir.empty()}),
         run_{.model = model, .me = learner.team().me()} {
-    describe_run(train->size());
+    describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
       callbacks_.add_default<callback::ModelCheckpoint>(
@@ -59,24 +75,29 @@ class Fit {
     callbacks_.call(&Callback::on_train_begin, run_);
     for (run_.epoch = 0; run_.epoch < run_.epochs && !stopping_; ++run_.epoch) {
       train_epoch();
-      evaluate_if_due();
+      if (run_.signal == 0) evaluate_if_due();
       agree_to_stop();
+      if (run_.signal != 0) break;
     }
+    if (run_.signal != 0 && run_.is_main())
+      log_warning("[train] epoch {}/{}, step {}/{}: ends by {}", run_.epoch + 1, run_.epochs, run_.step, run_.steps,
+                  run_.signal == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
     callbacks_.call(&Callback::on_train_end, run_);
+    if (run_.signal != 0) interruption_.obey(run_.signal);
     return results_;
   }
 
  private:
   void describe_run(int64_t samples) {
-    run_.steps = loader_.size();
+    run_.steps = loader_->size();
+    run_.batch_size = loader_->options().batch_size;
     if (run_.steps == 0)
       throw UsageError(
           "Model::fit: {} samples on {} ranks make no batch of {}, and drop_last leaves out what is smaller; make "
           "batch_size smaller",
-          samples, run_.me.size, options_.batch_size);
+          samples, run_.me.size, run_.batch_size);
     run_.epochs = options_.num_iters ? (*options_.num_iters + run_.steps - 1) / run_.steps : options_.epochs;
     run_.samples = samples;
-    run_.batch_size = options_.batch_size;
     run_.has_eval = static_cast<bool>(options_.eval);
     run_.log_freq = options_.log_freq;
     run_.verbose = options_.verbose;
@@ -87,9 +108,9 @@ class Fit {
     meter_.reset();
     run_.logs = {};
     run_.reader_seconds = run_.batch_seconds = 0;
-    callbacks_.call(&Callback::on_epoch_begin, run_);
     Stopwatch watch;
-    auto batch = loader_.begin();
+    auto batch = begin_epoch();
+    callbacks_.call(&Callback::on_epoch_begin, run_);
     for (run_.step = 0; batch != data::Loader::end() && !stopping_; ++run_.step, ++run_.iteration, ++batch) {
       run_.reader_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_begin, run_);
@@ -101,23 +122,31 @@ class Fit {
       callbacks_.call(&Callback::on_train_batch_end, run_);
     }
     results_ = run_.logs;
-    callbacks_.call(&Callback::on_epoch_end, run_);
+    if (run_.signal == 0) callbacks_.call(&Callback::on_epoch_end, run_);
+  }
+
+  /// A loader of the caller's may stand within an epoch: then the first one is the rest of that.
+  data::Loader::Iterator begin_epoch() {
+    auto batch = loader_->begin();
+    if (batch == data::Loader::end()) batch = loader_->begin();  // nothing was left of it
+    plan_ = loader_->plan();
+    run_.steps = plan_->steps();
+    first_iteration_ = run_.iteration;
+    return batch;
   }
 
   // --- how batches make steps of the optimizer
 
   int64_t last_step() const {
-    const int64_t left = options_.num_iters ? *options_.num_iters - run_.epoch * run_.steps : run_.steps;
+    const int64_t left = options_.num_iters ? *options_.num_iters - first_iteration_ : run_.steps;
     return std::min(left, run_.steps) - 1;
   }
 
-  int64_t rows_of(int64_t step) const {
-    return step + 1 < run_.steps || options_.drop_last ? options_.batch_size
-                                                       : rows_of_rank_ - step * options_.batch_size;
-  }
+  int64_t rows_of(int64_t step) const { return static_cast<int64_t>(plan_->batch(step).size()); }
 
   // Batches that make one step of the optimizer weigh by their samples, as they would in one large batch.
   TrainStep place_of(int64_t step) const {
+    if (options_.accumulate_grad_batches == 1) return {};
     const int64_t first = step - step % options_.accumulate_grad_batches;
     const int64_t last = std::min(first + options_.accumulate_grad_batches - 1, last_step());
     int64_t rows = 0;
@@ -127,14 +156,20 @@ class Fit {
 
   // --- numbers
 
-  bool is_logged() const { return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step(); }
+  // Alone there is nobody to agree with.
+  bool is_logged() const {
+    return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() ||
+           (run_.me.size == 1 && interruption_.signal() != 0);
+  }
 
   void look_at_results() {
     if (run_.step == last_step() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
-    const Measured measured = meter_.measured(learner_.team(), run_.stop);
+    const Measured measured = meter_.measured(learner_.team(), run_.stop || interruption_.signal() != 0);
     if (measured.bad) refuse(*measured.bad);
+    bad_.look(run_.me, [&](const auto& mine) { return learner_.team().numbers_of_all(mine); });
     run_.logs = measured.results;
     stopping_ = measured.stop;
+    if (stopping_) agree_to_stop();
   }
 
   // Loss scaling cannot cure it: the scale comes after the loss.
@@ -159,17 +194,24 @@ class Fit {
     run_.stop |= run.stop;
   }
 
+  // A signal that has come to one rank is obeyed by all.
   void agree_to_stop() {
-    for (const std::vector<double>& one : learner_.team().numbers_of_all({run_.stop ? 1.0 : 0.0}))
-      stopping_ |= one[0] != 0;
+    const auto signal = static_cast<double>(interruption_.signal());
+    for (const std::vector<double>& one : learner_.team().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
+      stopping_ |= one[0] != 0 || one[1] != 0;
+      run_.signal = std::max(run_.signal, static_cast<int>(one[1]));
+    }
   }
 
   Learner& learner_;
   FitOptions options_;
-  data::Loader loader_;
-  int64_t rows_of_rank_;  // samples of this rank in an epoch
+  std::shared_ptr<data::Loader> loader_;
+  BadTotal bad_;
+  std::shared_ptr<const data::EpochPlan> plan_;  // of the epoch that runs
+  int64_t first_iteration_ = 0;                  // of that epoch
   Meter meter_;
   Callbacks callbacks_;
+  Interruption interruption_;
   Run run_;
   bool stopping_ = false;  // the ranks have agreed
   Results results_;

@@ -6,15 +6,14 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/data/dataset.h"
+#include "trireme/bundle/description.h"
 #include "trireme/train/callback.h"
 #include "trireme/train/held.h"
+#include "trireme/train/samples.h"
 
 namespace trireme {
 
-/// A dataset by value or by pointer. Which rank gets which of its samples is the Model's business.
-using Samples = Held<const data::Dataset>;
-
+/// With a Loader, its own batch size, order and workers take the place of batch_size, drop_last, shuffle, num_workers.
 struct FitOptions {
   Samples eval = {};            ///< evaluated after every eval_freq epochs, and after the last one
   int64_t batch_size = 1;       ///< per rank
@@ -55,7 +54,8 @@ struct TrainBatchOptions {
 };
 
 struct SaveOptions {
-  bool training = true;  ///< false: the weights alone
+  bool training = true;                               ///< false: the weights alone, or what `inference` describes
+  std::optional<bundle::Description> inference = {};  ///< a folder for inference: what goes in, names of the classes
 };
 
 struct LoadOptions {

@@ -57,7 +57,8 @@ Learner::Learner(Network net) : net_(std::move(net)) {
 
 void Learner::prepare(const PrepareOptions& options) {
   check(options, net_.module->parameters());
-  if (is_low() != (options.amp.level == AmpLevel::O2)) team_.reset();  // knows the parameters as they were
+  if (is_low() || options.amp.level == AmpLevel::O2) team_.reset();  // knows the parameters as they were
+  if (is_low()) optim::raise_precision(*net_.module, masters_ ? &*masters_ : nullptr);
   options_ = options;
   optimizer_.reset();
   masters_.reset();

@@ -72,7 +72,11 @@ torch::Tensor Model::predict_batch(const torch::Tensor& inputs) {
 }
 
 void Model::save(const std::filesystem::path& path, const SaveOptions& options) {
+  if (options.training && options.inference)
+    throw UsageError(
+        "Model::save: a net for inference cannot go on training; say {{.training = false, .inference = …}}");
   Team& team = learner_->team();
+  if (options.inference) return team.on_main([&] { write_for_inference(learner_->net(), path, *options.inference); });
   if (learner_->has_optimizer()) learner_->optimizer();  // made by every rank, not by the one that writes
   team.on_main([&] { write_model(*learner_, path, options); });
 }

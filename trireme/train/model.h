@@ -7,6 +7,9 @@
 //   model.fit(data::FashionMnist(), {.eval = test, .batch_size = 64, .epochs = 5, .save_dir = "out"});
 //   double accuracy = model.evaluate(test, {.batch_size = 64}).at("acc");
 //
+// What is fitted, evaluated or predicted is a dataset or a data::Loader (see samples.h). Samples that cannot be read
+// are replaced in a fit, left out by evaluate() and rows of NaN in what predict() gives; too many of them are an error.
+//
 // The names and meanings are those of paddle.Model. Under `trireme launch` the same program trains on all ranks: at its
 // first use the model calls init_parallel_env(), moves the net to this rank's device, gives every rank rank 0's weights
 // and a share of each dataset, averages gradients, and tells results over all ranks, the same on each. Only rank 0
@@ -16,15 +19,13 @@
 // same model.
 #pragma once
 
-#include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
+#include <torch/types.h>
 
 #include <filesystem>
-#include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
+#include "trireme/deploy/network.h"
 #include "trireme/train/callbacks.h"
 #include "trireme/train/fit_options.h"
 #include "trireme/train/metrics.h"
@@ -37,26 +38,11 @@ namespace trireme {
 
 class Learner;
 
-/// A module without its type: what holds the parameters, and how to call it.
-struct Network {
-  std::shared_ptr<torch::nn::Module> module;
-  std::function<torch::Tensor(const torch::Tensor&)> forward;
-};
-
-/// From a std::shared_ptr of a module, or a holder as TORCH_MODULE makes them; with a forward(Tensor).
-template <typename Contained>
-Network network_of(std::shared_ptr<Contained> net) {
-  return {net, [net](const torch::Tensor& x) -> torch::Tensor { return net->forward(x); }};
-}
-template <typename Contained>
-Network network_of(const torch::nn::ModuleHolder<Contained>& net) {
-  return network_of(net.ptr());
-}
+using deploy::Network;
 
 class Model {
  public:
-  template <typename Net>
-  explicit Model(const Net& net) : Model(network_of(net)) {}
+  /// A std::shared_ptr of a module, or a holder as TORCH_MODULE makes them; with a forward(Tensor).
   explicit Model(Network net);
 
   /// UsageError for an optimizer of other parameters than the net's, and for two metrics of the same name. May be
@@ -65,7 +51,8 @@ class Model {
   Model& prepare(OptimizerSource optimizer, Loss loss = {}, Metrics metrics = {}, const AmpOptions& amp = {});
 
   /// Trains. Returns the last results: the training's, then the last evaluation's with "eval_" before their names.
-  /// UsageError with epoch, step and rank when a loss is not a finite number; what was saved before stays.
+  /// UsageError with epoch, step and rank when a loss is not a finite number; what was saved before stays. With a
+  /// save_dir, Ctrl-C and SIGTERM end the process only after save_dir/interrupted is saved, at the next logged step.
   Results fit(const Samples& train, const FitOptions& options = {});
   /// The average loss over all samples, and the metrics: the same bits on any number of ranks.
   Results evaluate(const Samples& samples, const EvaluateOptions& options = {});
@@ -79,8 +66,9 @@ class Model {
   /// This rank's outputs, on its device.
   torch::Tensor predict_batch(const torch::Tensor& inputs);
 
-  /// Writes PATH.safetensors (the weights) and, for going on with the training, PATH.optimizer.safetensors. Rank 0
-  /// writes, each file as a whole or not at all; when it fails, every rank throws.
+  /// Writes PATH.safetensors (the weights) and, for going on with the training, PATH.optimizer.safetensors; or, with
+  /// options.inference, the folder PATH for inference (deploy/export.h). Rank 0 writes, each file as a whole or not at
+  /// all; when it fails, every rank throws.
   void save(const std::filesystem::path& path, const SaveOptions& options = {});
   /// Every rank reads. UsageError names the tensors that are missing or do not fit.
   void load(const std::filesystem::path& path, const LoadOptions& options = {});

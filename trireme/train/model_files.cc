@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/deploy/export.h"
 #include "trireme/io/optimizer_state.h"
 #include "trireme/io/safetensors.h"
 
@@ -58,6 +59,17 @@ void write_model(Learner& learner, const std::filesystem::path& path, const Save
   // The optimizer first: whoever finds the weights finds the rest too.
   if (options.training && learner.has_optimizer()) write_optimizer(learner, path);
   io::save_safetensors(weights_file(path), learner.weights());
+}
+
+void write_for_inference(const Network& net, const std::filesystem::path& path, bundle::Description description) {
+  for (const torch::Tensor& parameter : net.module->parameters())
+    if (parameter.scalar_type() != torch::kFloat)
+      throw UsageError(
+          "Model::save: the weights are {}, and a net for inference is exported from float32; after training with "
+          "level O2 call prepare() without it, which makes them float32 again",
+          c10::toString(parameter.scalar_type()));
+  if (description.model_name.empty()) description.model_name = net.module->name();
+  deploy::export_model(net, std::move(description), path);
 }
 
 void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options) {

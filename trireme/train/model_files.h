@@ -11,6 +11,8 @@ namespace trireme {
 
 /// Called by one rank.
 void write_model(Learner& learner, const std::filesystem::path& path, const SaveOptions& options);
+/// The folder `path`. Called by one rank.
+void write_for_inference(const Network& net, const std::filesystem::path& path, bundle::Description description);
 /// Called by every rank.
 void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options);
 

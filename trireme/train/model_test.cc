@@ -1,6 +1,7 @@
 #include "trireme/train/model.h"
 
 #include <gmock/gmock.h>
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
-#include "trireme/data/tensor_dataset.h"
+#include "trireme/train/test_model.h"
 
 namespace trireme {
 namespace {
@@ -17,66 +18,6 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-struct NetImpl : torch::nn::Module {
-  torch::Tensor forward(const torch::Tensor& x) { return last(torch::relu(norm(first(x)))); }
-  torch::nn::Linear first = register_module("first", torch::nn::Linear(4, 8));
-  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(8));
-  torch::nn::Linear last = register_module("last", torch::nn::Linear(8, 3));
-};
-TORCH_MODULE(Net);
-
-Net seeded_net() {
-  torch::manual_seed(7);
-  return Net();
-}
-
-// Three classes that a line each keeps apart.
-data::TensorDataset points(int64_t count = 60) {
-  torch::manual_seed(3);
-  const torch::Tensor x = torch::randn({count, 4});
-  return {x, x.narrow(1, 0, 3).argmax(1)};
-}
-
-auto sgd(double rate) {
-  return [rate](auto parameters) { return torch::optim::SGD(parameters, rate); };
-}
-
-Model prepared(const Net& net, double rate = 0.1) {
-  Model model(net);
-  model.prepare({.optimizer = sgd(rate), .loss = torch::nn::CrossEntropyLoss(), .metrics = {metric::Accuracy()}});
-  return model;
-}
-
-torch::Tensor flat(const Model& model) {
-  std::vector<torch::Tensor> parts;
-  for (const torch::Tensor& parameter : model.parameters()) parts.push_back(parameter.detach().reshape({-1}));
-  return torch::cat(parts);
-}
-
-// Writes down which hooks were called.
-class Diary : public Callback {
- public:
-  void on_train_begin(Run&) override { add("train{"); }
-  void on_train_end(Run&) override { add("}"); }
-  void on_epoch_begin(Run& run) override { add(fmt::format("epoch{}{{", run.epoch)); }
-  void on_epoch_end(Run&) override { add("}"); }
-  void on_train_batch_begin(Run& run) override { add(fmt::format("{}(", run.step)); }
-  void on_train_batch_end(Run& run) override { add(run.logged ? "*)" : ")"); }
-  void on_eval_begin(Run&) override { add("eval{"); }
-  void on_eval_end(Run& run) override { add(run.logs.contains("loss") ? "loss}" : "}"); }
-  void on_eval_batch_begin(Run& run) override { add(fmt::format("{}(", run.step)); }
-  void on_eval_batch_end(Run&) override { add(")"); }
-  void on_predict_begin(Run&) override { add("predict{"); }
-  void on_predict_end(Run&) override { add("}"); }
-  void on_predict_batch_begin(Run& run) override { add(fmt::format("{}(", run.step)); }
-  void on_predict_batch_end(Run&) override { add(")"); }
-
-  std::string text;
-
- private:
-  void add(const std::string& word) { text += word; }
-};
 
 TEST(Model, Learns) {
   Model model = prepared(seeded_net());
@@ -150,59 +91,6 @@ TEST(Model, AProgressBarOfTheCallerTakesThePlace) {
   EXPECT_THAT(text.str(), HasSubstr("step 3/3"));
 }
 
-TEST(Model, StopsAfterSoManyBatches) {
-  const auto diary = std::make_shared<Diary>();
-  Model model = prepared(seeded_net());
-  model.fit(points(6), {.batch_size = 2, .epochs = 1, .verbose = 0, .callbacks = {diary}, .num_iters = 4});
-  EXPECT_EQ(diary->text, "train{epoch0{0()1()2(*)}epoch1{0(*)}}");
-}
-
-TEST(Model, AccumulatesToTheSameStep) {
-  // Batch normalisation would see other batches.
-  const auto fitted = [](const FitOptions& options) {
-    torch::manual_seed(5);
-    Model model(torch::nn::Linear(4, 3));
-    model.prepare(sgd(0.1), torch::nn::CrossEntropyLoss());
-    model.fit(points(50), options);
-    return flat(model);
-  };
-  const torch::Tensor large = fitted({.batch_size = 12, .epochs = 2, .verbose = 0});
-  // 50 = 4 x 12 + 2: the last step of an epoch is smaller.
-  EXPECT_TRUE(
-      fitted({.batch_size = 4, .epochs = 2, .verbose = 0, .accumulate_grad_batches = 3}).allclose(large, 1e-5, 1e-6));
-  EXPECT_FALSE(fitted({.batch_size = 4, .epochs = 2, .verbose = 0}).allclose(large, 1e-5, 1e-6));
-}
-
-TEST(Model, ACallbackStopsTraining) {
-  struct Stopper : Callback {
-    void on_train_batch_end(trireme::Run& run) override { run.stop = run.stop || run.step == 1; }
-  };
-  const auto diary = std::make_shared<Diary>();
-  Model model = prepared(seeded_net());
-  model.fit(points(12), {.batch_size = 2, .epochs = 3, .log_freq = 3, .verbose = 0, .callbacks = {Stopper(), diary}});
-  EXPECT_EQ(diary->text, "train{epoch0{0()1()2(*)}}");
-}
-
-TEST(Model, ALossThatIsNoNumberEndsTraining) {
-  TempDir folder;
-  torch::Tensor x = torch::randn({40, 4});
-  Model model = prepared(seeded_net());
-  model.fit(data::TensorDataset(x, torch::zeros({40}, torch::kLong)),
-            {.batch_size = 4, .save_dir = folder.path(), .verbose = 0});
-  x[25] = std::nan("");
-  EXPECT_THAT(
-      [&] {
-        model.fit(
-            data::TensorDataset(x, torch::zeros({40}, torch::kLong)),
-            {.batch_size = 4, .epochs = 3, .log_freq = 5, .save_dir = folder.path(), .verbose = 0, .shuffle = false});
-      },
-      ThrowsMessage<UsageError>(AllOf(HasSubstr("epoch 1/3, step 7/10"), HasSubstr("rank 0 is nan"),
-                                      HasSubstr(folder.path().string()), HasSubstr("learning rate"))));
-  Model again = prepared(seeded_net());
-  again.load(folder.path() / "final");
-  EXPECT_TRUE(flat(again).isfinite().all().item<bool>());
-}
-
 TEST(Model, PredictsInTheOrderOfTheDataset) {
   Model model(seeded_net());
   const torch::Tensor outputs = model.predict(points(11), {.batch_size = 4, .verbose = 0});
@@ -273,6 +161,42 @@ TEST(Model, SavesTheWeightsAlone) {
   model.save(folder.path() / "net", {.training = false});
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "net.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "net.optimizer.safetensors"));
+}
+
+bundle::Description small_images() {
+  return {.model_name = "", .input = {.channels = 3, .height = 2, .width = 2}, .labels = {"a", "b", "c"}};
+}
+
+torch::nn::Sequential image_net() {
+  return torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(12, 3));
+}
+
+TEST(Model, SavesForInference) {
+  const TempDir folder;
+  Model model(image_net());
+  model.save(folder.path() / "net", {.training = false, .inference = small_images()});
+  const bundle::Description written = bundle::read(folder.path() / "net");
+  EXPECT_EQ(written.output.class_num, 3);
+  EXPECT_THAT(written.labels, ElementsAre("a", "b", "c"));
+  EXPECT_THAT(written.model_name, HasSubstr("Sequential"));
+  const torch::Tensor images = torch::randn({4, 3, 2, 2});
+  torch::jit::Module loaded = torch::jit::load(folder.path() / "net" / bundle::kTorchFile);
+  EXPECT_TRUE(torch::allclose(loaded.forward({images}).toTensor(), model.predict_batch(images).softmax(1), 1e-4, 1e-6));
+}
+
+TEST(Model, SavesForInferenceOnlyWhatIsFloatAndFinished) {
+  const TempDir folder;
+  Model model(image_net());
+  EXPECT_THAT([&] { model.save(folder.path() / "net", {.inference = small_images()}); },
+              ThrowsMessage<UsageError>(HasSubstr(".training = false")));
+  model.prepare({.optimizer = sgd(0.1), .loss = torch::nn::CrossEntropyLoss(), .amp = {.level = AmpLevel::O2}});
+  const SaveOptions options{.training = false, .inference = small_images()};
+  EXPECT_THAT([&] { model.save(folder.path() / "net", options); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("BFloat16"), HasSubstr("prepare()"))));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  model.prepare(PrepareOptions{});
+  model.save(folder.path() / "net", options);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "net" / bundle::kOnnxFile));
 }
 
 TEST(Model, LoadsWhatFits) {

@@ -39,6 +39,8 @@ struct Run {
 
   /// Set by a callback of any rank. Training ends, on all ranks alike, at the next logged step or epoch's end.
   bool stop = false;
+  /// In on_train_end(): the training ends early because of this signal (SIGINT, SIGTERM), and the process after it.
+  int signal = 0;
 
   /// Whether this rank is the one that prints and writes.
   bool is_main() const { return me.rank == 0; }

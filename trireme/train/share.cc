@@ -3,6 +3,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "trireme/core/error.h"
@@ -58,11 +61,31 @@ std::vector<int64_t> Share::samples_of(std::span<const int64_t> indices) const {
   return samples;
 }
 
-data::Batch Share::batch(const data::Pick& pick) const {
-  const std::vector<int64_t> samples = samples_of(pick.indices);
+data::Pick Share::pick_of(std::vector<int64_t> samples, int64_t image_size) {
   std::vector<uint64_t> draws;
   for (const int64_t sample : samples) draws.push_back(data::mix(sample));
-  return whole_->batch(data::Pick::of(samples, draws, pick.image_size));
+  data::Pick pick = data::Pick::of(std::move(samples), std::move(draws), image_size);
+  pick.leave_out_bad = true;
+  return pick;
+}
+
+data::Batch Share::batch(const data::Pick& pick) const {
+  return whole_->batch(pick_of(samples_of(pick.indices), pick.image_size));
+}
+
+torch::Tensor Share::with_gaps(const torch::Tensor& outputs, int64_t step) const {
+  const int64_t batch = batch_number(step);
+  if (outputs.size(0) == rows(batch)) return outputs;
+  std::vector<int64_t> samples(static_cast<size_t>(rows(batch)));
+  std::iota(samples.begin(), samples.end(), batch * batch_size_);
+  const std::vector<size_t> places = data::present(*whole_, pick_of(samples, 0));
+  std::vector<int64_t> sizes = outputs.sizes().vec();
+  sizes[0] = rows(batch);
+  const double none = outputs.is_floating_point() ? std::numeric_limits<double>::quiet_NaN() : -1;
+  torch::Tensor all = torch::full(sizes, none, outputs.options());
+  for (size_t i = 0; i < places.size(); ++i)
+    all[static_cast<int64_t>(places[i])].copy_(outputs[static_cast<int64_t>(i)]);
+  return all;
 }
 
 torch::Tensor Share::in_order(const std::vector<torch::Tensor>& by_rank) const {

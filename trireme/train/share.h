@@ -27,8 +27,10 @@ class Share : public data::Dataset {
   data::Sample get(int64_t index) const override { return whole_->get(sample(index)); }
   data::Sample get(int64_t index, uint64_t draw) const override { return whole_->get(sample(index), draw); }
   data::Batch batch(std::span<const int64_t> indices) const override { return whole_->batch(samples_of(indices)); }
-  /// What is random about a sample depends on the sample alone.
+  /// What is random about a sample depends on the sample alone. Bad samples are left out: the batch has fewer rows
+  /// then, or none at all.
   data::Batch batch(const data::Pick& pick) const override;
+  data::BadSamples bad() const override { return whole_->bad(); }
 
   /// Batches and samples of all ranks.
   int64_t batches() const { return batches_; }
@@ -37,6 +39,9 @@ class Share : public data::Dataset {
   int64_t steps() const { return steps_of(me_.rank); }
   int64_t batch_number(int64_t step) const { return step * me_.size + me_.rank; }
 
+  /// The outputs for a batch of this rank, with rows of NaN (whole numbers: -1) for the bad samples that were
+  /// left out of it.
+  torch::Tensor with_gaps(const torch::Tensor& outputs, int64_t step) const;
   /// The rows of all batches in the order of the dataset, from the rows of each rank.
   torch::Tensor in_order(const std::vector<torch::Tensor>& by_rank) const;
 
@@ -45,6 +50,7 @@ class Share : public data::Dataset {
   int64_t rows(int64_t batch) const;
   int64_t sample(int64_t index) const;
   std::vector<int64_t> samples_of(std::span<const int64_t> indices) const;
+  static data::Pick pick_of(std::vector<int64_t> samples, int64_t image_size);
 
   std::shared_ptr<const data::Dataset> whole_;
   int64_t batch_size_;

@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
 #include "trireme/comm/collectives.h"
-#include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/parallel/together.h"
 
 namespace trireme {
 namespace {
@@ -21,6 +20,8 @@ bool is_trainable(const torch::nn::Module& module) {
 }
 
 void copy_from_main(const torch::nn::Module& module, const World& world) {
+  if (world.size() == 1) return;
+  const torch::NoGradGuard no_grad;
   for (const torch::Tensor& tensor : module.parameters()) broadcast(tensor, 0, world);
   for (const torch::Tensor& tensor : module.buffers()) broadcast(tensor, 0, world);
 }
@@ -52,13 +53,22 @@ torch::Tensor rows_from(const std::string& bytes, const std::string& row) {
 
 }  // namespace
 
-Team::Team(std::shared_ptr<torch::nn::Module> module) : world_(init_parallel_env()) {
-  module->to(world_.device());
-  if (is_trainable(*module))
-    sync_ = std::make_shared<GradientSync>(std::move(module), world_, DataParallelOptions{});
-  else
-    copy_from_main(*module, world_);
+Team::Team(std::optional<c10::Device> device)
+    : world_(init_parallel_env()), device_(device.value_or(world_.device())) {}
+
+Team::Team(const std::shared_ptr<torch::nn::Module>& module) : Team() {
+  module->to(device_);
+  share(module);
   differ_by_rank(world_.rank());
+}
+
+void Team::share(const std::shared_ptr<torch::nn::Module>& trained,
+                 const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
+  for (const auto& module : frozen) copy_from_main(*module, world_);
+  if (is_trainable(*trained))
+    sync_ = std::make_shared<GradientSync>(trained, world_, DataParallelOptions{});
+  else
+    copy_from_main(*trained, world_);
 }
 
 std::optional<NoSync> Team::gradients(bool averaged) const {
@@ -88,24 +98,16 @@ std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
   return all;
 }
 
-void Team::largest(torch::Tensor& tensor) const {
-  all_reduce(tensor, ReduceOp::max, world_);
+void Team::largest(const torch::Tensor& tensor) const {
+  if (world_.size() > 1) all_reduce(tensor, ReduceOp::max, world_);
+}
+
+std::string Team::from_main(const std::string& text) const {
+  return world_.size() > 1 ? broadcast_object(text, 0, world_) : text;
 }
 
 void Team::on_main(const std::function<void()>& work) const {
-  std::exception_ptr failure;
-  std::string reason;
-  if (is_main()) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      failure = std::current_exception();
-      reason = fmt::format("rank 0: {}", error.what());
-    }
-  }
-  if (world_.size() > 1) reason = broadcast_object(reason, 0, world_);
-  if (failure) std::rethrow_exception(failure);
-  if (!reason.empty()) throw PeerError("{}", reason);
+  on_first(world_, work);
 }
 
 }  // namespace trireme

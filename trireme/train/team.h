@@ -1,4 +1,9 @@
-// All that a Model knows of other ranks. Everything else in this module is written as if there were one process.
+// All that a training knows of other ranks, whether a Model's or the trainer's. Everything else is written as if there
+// were one process.
+//
+//   Team team;                                        // meets the others; or Team(torch::kCPU)
+//   team.share(net, {teacher});                       // rank 0's weights everywhere, gradients averaged from now on
+//   auto local = team.gradients(/*averaged=*/false);  // while it lives, they stay here
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,22 +12,30 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "trireme/parallel/data_parallel.h"
 
 namespace trireme {
 
-/// For one thread at a time. Its functions, except the first four, are called by every rank at the same places.
+/// A small value; for one thread at a time. From share() on its functions are called by every rank at the same places.
 class Team {
  public:
-  /// Calls init_parallel_env(), moves the module to this rank's device and makes its weights rank 0's. Random numbers
-  /// differ from rank to rank from here on: dropout must not drop the same everywhere.
-  explicit Team(std::shared_ptr<torch::nn::Module> module);
+  /// Calls init_parallel_env(). On this rank's device, or the one that is named.
+  explicit Team(std::optional<c10::Device> device = {});
+  /// The same, and the module moves to the device and is shared. Random numbers differ from rank to rank from here on:
+  /// dropout must not drop the same everywhere.
+  explicit Team(const std::shared_ptr<torch::nn::Module>& module);
 
   RankInfo me() const { return world_; }
   bool is_main() const { return world_.rank() == 0; }
-  c10::Device device() const { return world_.device(); }
+  c10::Device device() const { return device_; }
+  const Group& group() const { return world_; }
+
+  /// Rank 0's weights for all. `trained` takes part in the exchange of gradients, unless nothing of it can be trained.
+  void share(const std::shared_ptr<torch::nn::Module>& trained,
+             const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {});
   /// While it lives, gradients add up on this rank only; nothing when `averaged`.
   std::optional<NoSync> gradients(bool averaged) const;
 
@@ -31,13 +44,16 @@ class Team {
   /// The rows of each rank, by rank, on the CPU. `mine` may be undefined where there are none.
   std::vector<torch::Tensor> rows_of_all(const torch::Tensor& mine) const;
   /// In place: the largest value of any rank.
-  void largest(torch::Tensor& tensor) const;
-  /// Rank 0 does it; the others wait, and throw too when it throws.
+  void largest(const torch::Tensor& tensor) const;
+  /// Rank 0's text.
+  std::string from_main(const std::string& text) const;
+  /// Rank 0 does it; the others wait, and throw too when it throws (parallel/together.h).
   void on_main(const std::function<void()>& work) const;
 
  private:
   World world_;
-  std::shared_ptr<GradientSync> sync_;  // null when there is nothing to train
+  c10::Device device_;
+  std::shared_ptr<GradientSync> sync_;  // null before share() and when there is nothing to train
 };
 
 }  // namespace trireme

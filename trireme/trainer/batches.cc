@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/pipeline/sampler.h"
+#include "trireme/trainer/memory.h"
 
 namespace trireme::trainer {
 namespace {
@@ -15,7 +16,7 @@ DataNeeds needs_of(const config::TrainConfig& config, bool labels) {
 }
 
 const config::DataLoader& need_train(const config::TrainConfig& config) {
-  if (!config.train) config.document.fail("there is no DataLoader.Train to train on");
+  config.require_loader("Train", "train on");
   return *config.train;
 }
 
@@ -37,6 +38,8 @@ EndlessLoader::EndlessLoader(const config::DataLoader& config, const MadeDataset
       me_(me),
       loader_(dataset.samples, make_loader_options(config, seed), me, device),
       labelled_(dataset.labelled) {
+  const int64_t shard = (dataset.samples->size() + me.size - 1) / me.size;
+  require_memory(config, {std::min(config.sampler.batch_size, shard), dataset.sample_bytes});
   if (loader_.size() == 0)
     config.sampler.node.fail(
         "{} samples on {} ranks make no batch of {}, and drop_last leaves out what is smaller; make it smaller",

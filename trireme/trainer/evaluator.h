@@ -1,19 +1,21 @@
 // One pass over DataLoader.Eval. Every picture counts once, on any number of ranks: batches are dealt out without
-// padding, so the numbers are those of one process.
+// padding, so the numbers are those of one process. One that cannot be read counts for nothing, and is told.
 //
-//   Evaluator evaluator(config, ranks);
+//   Evaluator evaluator(config, team);
 //   Results results = evaluator.run(net, precision, epoch);      // CELoss, loss, top1, top5
 //
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "trireme/config/train_config.h"
 #include "trireme/data/loader.h"
+#include "trireme/train/bad_total.h"
 #include "trireme/train/share.h"
 #include "trireme/trainer/log_lines.h"
 #include "trireme/trainer/scores.h"
@@ -24,16 +26,19 @@ namespace trireme::trainer {
 class Evaluator {
  public:
   /// UsageError with file and line when there is nothing to evaluate on.
-  Evaluator(const config::TrainConfig& config, const Ranks& ranks);
+  Evaluator(const config::TrainConfig& config, const Team& team);
 
-  Results run(const Network& net, const Precision& precision, int64_t epoch);
+  /// An evaluation is not left in the middle: who is told to stop meanwhile (`stopping`) hears of it once.
+  Results run(const Network& net, const Precision& precision, int64_t epoch,
+              const std::function<bool()>& stopping = {});
 
  private:
   void measure(const Network& net, const Precision& precision, const data::Batch& batch, int64_t iter);
 
-  const Ranks& ranks_;
+  const Team& team_;
   int64_t print_step_;
   std::shared_ptr<Share> share_;
+  BadTotal bad_;
   std::optional<data::Loader> loader_;  // nothing on a rank without a batch
   Losses losses_;
   Scores scores_;

@@ -44,7 +44,8 @@ std::string train_line(const Place& place, const RateText& lr, const Results& re
 }
 
 std::string train_average_line(const Place& place, const Results& results) {
-  return fmt::format("[Train][Epoch {}/{}][Avg]{}", place.epoch, place.epochs, numbers_text(results));
+  const std::string part = place.first == 0 ? "" : fmt::format(" of iterations {}-{}", place.first, place.iters - 1);
+  return fmt::format("[Train][Epoch {}/{}][Avg{}]{}", place.epoch, place.epochs, part, numbers_text(results));
 }
 
 std::string eval_line(const Place& place, const Results& results, const Pace& pace) {

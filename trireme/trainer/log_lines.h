@@ -20,6 +20,7 @@ struct Place {
   int64_t epochs = 1;
   int64_t iter = 0;
   int64_t iters = 1;
+  int64_t first = 0;  ///< the iteration with which this run of the epoch began
 };
 
 /// Means over the batches since the last reset().
@@ -48,6 +49,7 @@ struct RateText {
 
 std::string train_line(const Place& place, const RateText& lr, const Results& results, const Pace& pace,
                        const std::string& memory);
+/// "[Avg]", or "[Avg of iterations 12-47]" when a resumed run has not seen the others.
 std::string train_average_line(const Place& place, const Results& results);
 std::string eval_line(const Place& place, const Results& results, const Pace& pace);
 std::string eval_average_line(const Place& place, const Results& results);

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <numeric>
+#include <optional>
 
 #include "trireme/config/check.h"
 #include "trireme/core/error.h"
@@ -14,7 +17,7 @@
 #include "trireme/data/image_dataset.h"
 #include "trireme/data/mnist.h"
 #include "trireme/data/synthetic.h"
-#include "trireme/trainer/make_transforms.h"
+#include "trireme/preprocess/make_transforms.h"
 
 namespace trireme::trainer {
 namespace {
@@ -23,6 +26,7 @@ namespace fs = std::filesystem;
 using config::Node;
 
 constexpr int64_t kMnistClasses = 10;
+constexpr int64_t kMnistBytes = 28 * 28 * sizeof(float);
 
 // --- pictures in files
 
@@ -34,24 +38,50 @@ fs::path need_folder(const Node& section, std::string_view key) {
   return folder;
 }
 
+/// What helps against a list that was refused: more classes, or another delimiter.
+std::string list_advice(const std::string& file, const data::ImageListOptions& options, const Node& dataset) {
+  const auto reads = [&](data::ImageListOptions other) -> std::optional<data::ImageList> {
+    try {
+      return data::read_image_list(file, other);
+    } catch (const UsageError&) {
+      return std::nullopt;
+    }
+  };
+  data::ImageListOptions any = options;
+  any.class_num = 0;
+  if (const auto list = reads(any); list && list->class_num() > options.class_num)
+    return fmt::format("; its largest label is {}: -o Arch.class_num={}", list->class_num() - 1, list->class_num());
+  for (const auto& [delimiter, shown] : {std::pair("\t", "\\t"), {",", ","}, {";", ";"}, {" ", " "}}) {
+    any.delimiter = delimiter;
+    if (reads(any)) return fmt::format("; -o '{}.delimiter=\"{}\"' reads it", dataset.path(), shown);
+  }
+  return "";
+}
+
 data::ImageList read_list(const config::Dataset& dataset, const DataNeeds& needs) {
   const Node node = dataset.node.at("cls_label_path");
   const auto file = dataset.node.need<std::string>("cls_label_path");
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) node.fail("there is no list {}; name it by -o {}=PATH", file, node.path());
-  return data::read_image_list(file, {.delimiter = dataset.delimiter,
-                                      .class_num = needs.class_num,
-                                      .labels_required = needs.labels,
-                                      .relabel = dataset.relabel});
+  const data::ImageListOptions options{.delimiter = dataset.delimiter,
+                                       .class_num = needs.class_num,
+                                       .labels_required = needs.labels,
+                                       .relabel = dataset.relabel};
+  try {
+    return data::read_image_list(file, options);
+  } catch (const UsageError& error) {
+    node.fail("{}{}", error.what(), list_advice(file, options, dataset.node));
+  }
 }
 
 MadeDataset images(const config::Dataset& dataset, data::ImageList list, const fs::path& root) {
   const auto& labels = list.labels();
   const bool labelled = std::find(labels.begin(), labels.end(), data::ImageList::kUnlabelled) == labels.end();
-  image::Transforms transforms = make_transforms(dataset.transform_ops, dataset.node.at("transform_ops"));
+  image::Transforms transforms = preprocess::make_transforms(dataset.transform_ops, dataset.node.at("transform_ops"));
+  const auto bytes = static_cast<int64_t>(transforms.elements() * sizeof(float));
   return {std::make_shared<data::ImageDataset>(std::move(list), std::move(transforms),
                                                data::ImageDatasetOptions{.root = root}),
-          labelled};
+          bytes, labelled};
 }
 
 MadeDataset from_list(const config::Dataset& dataset, const DataNeeds& needs) {
@@ -68,8 +98,8 @@ MadeDataset from_folder(const config::Dataset& dataset, const DataNeeds& needs) 
   data::ImageList list = data::read_image_folder(root);
   if (list.class_num() > needs.class_num)
     dataset.node.at("image_root")
-        .fail("{} has {} sub-folders, one for each class, but Arch.class_num is {}", root.string(), list.class_num(),
-              needs.class_num);
+        .fail("{} has {} sub-folders, one for each class, but Arch.class_num is {}: -o Arch.class_num={}",
+              root.string(), list.class_num(), needs.class_num, list.class_num());
   return images(dataset, std::move(list), root);
 }
 
@@ -88,7 +118,7 @@ data::MnistOptions mnist_options(const config::Dataset& dataset) {
   const std::string mode = config::choice(dataset.node, "mode", "train", {"train", "test", "Train", "Test", "eval"});
   options.split = mode == "train" || mode == "Train" ? data::Split::train : data::Split::test;
   for (const config::NamedNode& op : dataset.transform_ops) {
-    config::check_choice(place_of(op, dataset.node), op.name, {"NormalizeImage", "ToCHWImage"});
+    config::check_choice(preprocess::place_of(op, dataset.node), op.name, {"NormalizeImage", "ToCHWImage"});
     if (op.name != "NormalizeImage") continue;
     const double scale = op.params.get("scale", 1.0 / 255);
     if (std::abs(scale * 255 - 1) > 1e-6)
@@ -105,18 +135,21 @@ MadeDataset mnist(const config::Dataset& dataset, const DataNeeds& needs) {
     dataset.node.fail("{} has {} classes, but Arch.class_num is {}", dataset.name, kMnistClasses, needs.class_num);
   const data::MnistOptions options = mnist_options(dataset);
   if (dataset.name == "FashionMnist" && dataset.image_root.empty())
-    return {std::make_shared<data::FashionMnist>(options)};
-  return {std::make_shared<data::Mnist>(need_folder(dataset.node, "image_root"), options)};
+    return {std::make_shared<data::FashionMnist>(options), kMnistBytes};
+  return {std::make_shared<data::Mnist>(need_folder(dataset.node, "image_root"), options), kMnistBytes};
 }
 
 MadeDataset synthetic(const config::Dataset& dataset, const DataNeeds& needs) {
   const Node& node = dataset.node;
   const std::vector<int64_t> usual(needs.image_shape.begin(), needs.image_shape.end());
+  const auto shape = node.get("image_shape", usual);
+  const int64_t elements = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
   return {std::make_shared<data::Synthetic>(
-      data::SyntheticOptions{.samples = config::whole(node, "samples", 1000, {.least = 1}),
-                             .shape = node.get("image_shape", usual),
-                             .class_num = needs.class_num,
-                             .seed = static_cast<uint64_t>(config::whole(node, "seed", 0))})};
+              data::SyntheticOptions{.samples = config::whole(node, "samples", 1000, {.least = 1}),
+                                     .shape = shape,
+                                     .class_num = needs.class_num,
+                                     .seed = static_cast<uint64_t>(config::whole(node, "seed", 0))}),
+          elements * int64_t{sizeof(float)}};
 }
 
 using Maker = MadeDataset (*)(const config::Dataset&, const DataNeeds&);
@@ -155,7 +188,7 @@ data::BatchOp op_sampler(const Node& params, int64_t class_num) {
 }
 
 data::BatchOp batch_op(const config::NamedNode& named, const Node& list, int64_t class_num) {
-  const Node& place = place_of(named, list);
+  const Node& place = preprocess::place_of(named, list);
   config::check_choice(place, named.name, {"OpSampler", "MixupOperator", "CutmixOperator"});
   if (named.name == "OpSampler") return op_sampler(named.params, class_num);
   return mix_op(named.name, named.params, place, class_num);

@@ -24,7 +24,8 @@ struct DataNeeds {
 
 struct MadeDataset {
   std::shared_ptr<const data::Dataset> samples;
-  bool labelled = true;  ///< all are
+  int64_t sample_bytes = 0;  ///< of one image
+  bool labelled = true;      ///< all are
 };
 
 MadeDataset make_dataset(const config::DataLoader& loader, const DataNeeds& needs);

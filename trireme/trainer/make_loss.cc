@@ -110,18 +110,17 @@ Value kl_div(const Loss& loss) {
       loss, [options](const Tensor& s, const Tensor& t, const Tensor&) { return nn::kl_div_loss(s, t, options); });
 }
 
+bool teacher_labels(const Loss& loss) {
+  return loss.params.get("use_target_as_gt", false);
+}
+
 Value dkd(const Loss& loss) {
   const nn::DkdOptions options{.temperature = temperature(loss.params, nn::DkdOptions{}.temperature),
                                .alpha = config::real(loss.params, "alpha", 1),
                                .beta = config::real(loss.params, "beta", 1)};
-  loss.params.get("use_target_as_gt", false);
-  return of_pairs(loss, [options](const Tensor& s, const Tensor& t, const Tensor& target) {
-    return nn::dkd_loss(s, t, target, options);
+  return of_pairs(loss, [options, own = !teacher_labels(loss)](const Tensor& s, const Tensor& t, const Tensor& target) {
+    return nn::dkd_loss(s, t, own ? target : t.argmax(1), options);
   });
-}
-
-bool teacher_labels(const Loss& loss) {
-  return loss.params.get("use_target_as_gt", false);
 }
 
 Value wsl(const Loss& loss) {
@@ -173,7 +172,7 @@ const std::map<std::string, Kind> kKinds = {
     {"DistillationDMLLoss", {dml, Wants::nothing}},
     {"DistillationDistanceLoss", {distance, Wants::nothing}},
     {"DistillationKLDivLoss", {kl_div, Wants::nothing}},
-    {"DistillationDKDLoss", {dkd, Wants::labels}},
+    {"DistillationDKDLoss", {dkd, Wants::labels_unless_taught}},
     {"DistillationWSLLoss", {wsl, Wants::labels_unless_taught}},
     {"DistillationSKDLoss", {skd, Wants::labels_unless_taught}},
     {"DistillationRKDLoss", {rkd, Wants::nothing}},

@@ -116,6 +116,12 @@ io::TensorMap read_weights(const fs::path& file) {
   return io::CheckpointFolder(parent.empty() ? "." : parent).read(folder.filename().string()).tensors.at("model");
 }
 
+std::string advice_for(const WeightsUse& use) {
+  return fmt::format(
+      "Is it another model's, or one with other classes? Name the right file by -o {}=PATH, or change {}", use.what,
+      use.new_classes ? "Arch.name" : "Arch.name or Arch.class_num");
+}
+
 }  // namespace
 
 Network make_network(const Arch& arch, const NetworkNeeds& needs) {
@@ -134,8 +140,8 @@ fs::path weights_file(const std::string& path, const std::string& what) {
 
 void load_weights(torch::nn::Module& module, const std::string& path, const WeightsUse& use) {
   const fs::path file = weights_file(path, use.what);
-  const io::LoadReport report =
-      io::load_into(module, read_weights(file), {.skip_mismatch = use.new_classes, .from = file.string()});
+  const io::LoadReport report = io::load_into(
+      module, read_weights(file), {.skip_mismatch = use.new_classes, .from = file.string(), .advice = advice_for(use)});
   log_info("weights from {}", file.string());
   if (!report.skipped.empty())
     log_warning("{}: {} of another shape keep their random start: {}", file.string(), report.skipped.size(),

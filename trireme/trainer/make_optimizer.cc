@@ -5,6 +5,7 @@
 #include "trireme/config/check.h"
 #include "trireme/core/text.h"
 #include "trireme/optim/optimizers.h"
+#include "trireme/optim/rmsprop.h"
 
 namespace trireme::trainer {
 namespace {
@@ -14,9 +15,14 @@ bool is_decoupled(const config::Optimizer& options) {
 }
 
 double decay_of(const config::Optimizer& options) {
-  if (options.regularizer.kind == config::RegularizerKind::l1)
-    options.node.at("regularizer").fail("L1 is not supported; use L2");
   return options.regularizer.kind == config::RegularizerKind::l2 ? options.regularizer.coeff : options.weight_decay;
+}
+
+void refuse_unknown(const config::Optimizer& options) {
+  if (options.name == "Lamb")
+    options.node.at("name").fail("Lamb is not supported; AdamW is the nearest, with a lower rate");
+  if (is_decoupled(options) && options.regularizer.kind == config::RegularizerKind::l1)
+    options.node.at("regularizer").fail("L1 goes with SGD, Momentum, Adam and RMSProp; AdamW takes weight_decay");
 }
 
 bool is_resnet(const config::Arch& arch) {
@@ -35,7 +41,8 @@ bool trains_resnets(const config::Arch& arch) {
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer& options,
                                                         const std::vector<optim::ParamGroup>& groups) {
-  config::check_choice(options.node.at("name"), options.name, {"SGD", "Momentum", "Adam", "AdamW"});
+  refuse_unknown(options);
+  config::check_choice(options.node.at("name"), options.name, {"SGD", "Momentum", "Adam", "AdamW", "RMSProp"});
   const double decay = decay_of(options);
   const double lr = options.lr.learning_rate;
   if (options.name == "SGD")
@@ -45,6 +52,12 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer&
         groups,
         optim::MomentumOptions{
             .lr = lr, .momentum = options.momentum, .weight_decay = decay, .use_nesterov = options.use_nesterov});
+  if (options.name == "RMSProp")
+    return std::make_unique<optim::RMSProp>(groups, optim::RmsPropOptions{.lr = lr,
+                                                                          .rho = options.rho,
+                                                                          .epsilon = options.epsilon,
+                                                                          .momentum = options.momentum,
+                                                                          .weight_decay = decay});
   if (options.name == "Adam")
     return std::make_unique<optim::Adam>(groups, optim::AdamOptions{.lr = lr,
                                                                     .beta1 = options.beta1,

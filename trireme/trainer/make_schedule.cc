@@ -32,6 +32,12 @@ optim::ScheduleOptions options_of(const config::LearningRate& lr, const Length& 
           .values = scaled(lr.values, ratio)};
 }
 
+/// Who sets the rate by hand has chosen it for this batch.
+bool set_by_option(const config::LearningRate& lr) {
+  const auto given = [&](const char* key) { return lr.node.has(key) && lr.node.at(key).is_option(); };
+  return given("learning_rate") || given("values");
+}
+
 }  // namespace
 
 int64_t assumed_ranks(const std::string& optimizer) {
@@ -48,6 +54,7 @@ optim::Schedule make_schedule(const config::LearningRate& lr, const Length& leng
 
 std::optional<std::string> batch_note(const config::LearningRate& lr, const GlobalBatch& batch) {
   if (batch.assumed == 0 || batch.assumed == batch.actual) return std::nullopt;
+  if (set_by_option(lr) && !lr.auto_scale) return std::nullopt;
   const double fitting = lr.learning_rate * batch.ratio();
   const std::string sizes =
       fmt::format("the global batch is {}, and the configuration's learning rate of {:g} is for {}", batch.actual,

@@ -37,7 +37,7 @@ struct Length {
 /// Throws UsageError with file and line for values that cannot be.
 optim::Schedule make_schedule(const config::LearningRate& lr, const Length& length);
 
-/// What to tell of a global batch that is not the assumed one; nothing when it is.
+/// What to tell of a global batch that is not the assumed one; nothing when it is, or when the rate came by -o.
 std::optional<std::string> batch_note(const config::LearningRate& lr, const GlobalBatch& batch);
 
 /// As PaddleClas names it in its log: "PiecewiseDecay", "LinearWarmup".

@@ -9,62 +9,13 @@
 #include "trireme/trainer/config_changes.h"
 #include "trireme/trainer/log_lines.h"
 #include "trireme/trainer/make_schedule.h"
-#include "trireme/trainer/make_transforms.h"
 #include "trireme/trainer/output_lock.h"
+#include "trireme/trainer/turn.h"
 
 namespace trireme::trainer {
 namespace {
 
 using testing::HasSubstr;
-
-std::vector<image::Operator> operators(const std::string& text) {
-  const config::Node list = config::parse_document(text, "f.yaml").at("ops");
-  return make_operators(config::read_named_list(list), list);
-}
-
-std::string refusal(const std::string& text) {
-  try {
-    const config::Node list = config::parse_document(text, "f.yaml").at("ops");
-    make_transforms(config::read_named_list(list), list);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST(MakeTransforms, ReadsTheKeysOfPaddleClas) {
-  const auto ops = operators(R"(
-ops:
-  - DecodeImage: {to_rgb: False, channel_first: False}
-  - RandCropImage: {size: [160, 96], scale: [0.2, 1.0], interpolation: bicubic, backend: pil}
-  - TimmAutoAugment: {config_str: rand-m7-mstd0.5-inc1, interpolation: bicubic, img_size: 224}
-  - NormalizeImage: {scale: 1.0/255.0, mean: [0.1, 0.2, 0.3], std: [1, 2, 3], order: ''}
-  - RandomErasing: {EPSILON: 0.25, sh: 1.0/3.0, attempt: 10, use_log_aspect: True, mode: pixel}
-  - ToCHWImage:
-)");
-  ASSERT_EQ(ops.size(), 6u);
-  EXPECT_FALSE(std::get<image::DecodeImage>(ops[0]).to_rgb);
-  const auto& crop = std::get<image::RandCropImage>(ops[1]);
-  EXPECT_EQ(crop.size, (image::Size{160, 96}));
-  EXPECT_EQ(crop.scale[0], 0.2);
-  EXPECT_EQ(crop.method, (image::ResizeMethod{image::Interpolation::bicubic, image::Backend::pil}));
-  EXPECT_EQ(std::get<image::TimmAutoAugment>(ops[2]).config_str, "rand-m7-mstd0.5-inc1");
-  EXPECT_FLOAT_EQ(std::get<image::NormalizeImage>(ops[3]).std[2], 3);
-  const auto& erasing = std::get<image::RandomErasing>(ops[4]);
-  EXPECT_DOUBLE_EQ(erasing.sh, 1.0 / 3.0);
-  EXPECT_EQ(erasing.mode, image::ErasePixels::pixel);
-  EXPECT_EQ(erasing.attempt, 10);
-}
-
-TEST(MakeTransforms, RefusesWithThePlace) {
-  EXPECT_THAT(refusal("ops:\n  - DecodeImage:\n  - RandCropImag: {size: 3}\n"),
-              testing::AllOf(HasSubstr("f.yaml:3"), HasSubstr("did you mean 'RandCropImage'")));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3, interpolation: cubicc}\n"),
-              testing::AllOf(HasSubstr("f.yaml:2"), HasSubstr("cubicc")));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {scale: [1, 2]}\n"), HasSubstr("size"));
-  EXPECT_THAT(refusal("ops:\n  - NormalizeImage: {mean: [1, 2]}\n"), HasSubstr("expected 3 numbers, got 2"));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3}\n"), HasSubstr("no NormalizeImage"));
-}
 
 config::LearningRate rate(const std::string& text) {
   const config::Node root = config::parse_document("Optimizer: {name: SGD, lr: " + text + "}", "f.yaml");
@@ -87,6 +38,32 @@ TEST(MakeSchedule, TellsOfAnotherBatch) {
   EXPECT_EQ(schedule_title(lr), "LinearWarmup");
   EXPECT_EQ(assumed_ranks("AdamW"), 8);
   EXPECT_EQ(assumed_ranks("Momentum"), 4);
+}
+
+TEST(MakeSchedule, ARateByOptionIsMeantAsItIs) {
+  const auto by_option = [](const std::string& option) {
+    const auto root = config::parse_document("Optimizer: {name: SGD, lr: {learning_rate: 0.1}}", "f.yaml", {option});
+    return batch_note(config::read_optimizer(root.section("Optimizer")).lr, {.assumed = 256, .actual = 64});
+  };
+  EXPECT_EQ(by_option("Optimizer.lr.learning_rate=0.4"), std::nullopt);
+  EXPECT_EQ(by_option("Optimizer.lr={learning_rate: 0.4}"), std::nullopt);
+  EXPECT_NE(by_option("Optimizer.lr.warmup_epoch=0"), std::nullopt);
+  EXPECT_NE(by_option("Optimizer.lr={learning_rate: 0.4, auto_scale: True}"), std::nullopt);
+}
+
+TEST(Turns, SharesOfAStepAddUpToOne) {
+  for (const int64_t first : {0, 3, 5, 7})  // resumed on other ranks, a run may begin within a group
+    for (const int64_t every : {1, 2, 4}) {
+      double sum = 0;
+      for (int64_t iter = first; iter < 10; ++iter) {
+        const Turn turn = turn_of(iter, {.every = every, .first = first, .iters = 10});
+        sum += turn.share;
+        if (!turn.last) continue;
+        EXPECT_DOUBLE_EQ(sum, 1) << "before iteration " << iter << " of " << first << ", every " << every;
+        sum = 0;
+      }
+      EXPECT_EQ(sum, 0) << "the last batch ends a step";
+    }
 }
 
 TEST(OutputLock, KeepsTheSecondOutUntilTheFirstIsGone) {
@@ -128,6 +105,9 @@ TEST(LogLines, TimesAndShape) {
   EXPECT_GE(pace.batch_cost(), pace.reader_cost());
   EXPECT_EQ(eval_average_line({.epoch = 3}, {{"loss", 0.5}, {"top1", 0.25}}),
             "[Eval][Epoch 3][Avg]loss: 0.50000, top1: 0.25000");
+  EXPECT_EQ(train_average_line({1, 2, 9, 10}, {{"loss", 0.5}}), "[Train][Epoch 1/2][Avg]loss: 0.50000");
+  EXPECT_EQ(train_average_line({1, 2, 9, 10, 4}, {{"loss", 0.5}}),
+            "[Train][Epoch 1/2][Avg of iterations 4-9]loss: 0.50000");
   EXPECT_THAT(train_line({1, 120, 0, 20}, {"PiecewiseDecay", 0.1}, {{"top1", 0.5}}, Pace(), ", max_mem: 1 MB"),
               testing::StartsWith("[Train][Epoch 1/120][Iter: 0/20]lr(PiecewiseDecay): 0.10000000, top1: 0.50000, "
                                   "batch_cost: 0.00000s, reader_cost: 0.00000, ips: 0.00000 samples/s, eta: 0:00:00, "

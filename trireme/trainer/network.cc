@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/trainer/memory.h"
 
 namespace trireme::trainer {
 namespace {
@@ -38,10 +39,10 @@ void freeze(const Network::Part& part) {
 
 [[noreturn]] void refuse(const Network::Part& part, const torch::Tensor& images, const c10::Error& error) {
   const std::string shape = fmt::format("{}", fmt::join(images.sizes(), " x "));
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
-    throw UsageError(
-        "a batch of {} needs more memory than {} has; make DataLoader.Train.sampler.batch_size smaller: {}", shape,
-        c10::str(images.device()), error.what_without_backtrace());
+  if (out_of_memory(error))
+    throw UsageError("a batch of {} needs more memory than {} has; make DataLoader.{}.sampler.batch_size smaller: {}",
+                     shape, c10::str(images.device()), part.model->is_training() ? "Train" : "Eval",
+                     error.what_without_backtrace());
   throw UsageError("Arch{}: the network cannot work on images of {} (see Global.image_shape and transform_ops): {}",
                    part.role.empty() ? "" : " " + part.role, shape, error.what_without_backtrace());
 }

@@ -7,11 +7,14 @@
 #include "trireme/config/document.h"
 #include "trireme/core/error.h"
 #include "trireme/models/models.h"
+#include "trireme/nn/distillation_losses.h"
 #include "trireme/nn/losses.h"
 #include "trireme/trainer/batches.h"
 #include "trireme/trainer/evaluator.h"
 #include "trireme/trainer/make_loss.h"
 #include "trireme/trainer/make_optimizer.h"
+#include "trireme/trainer/memory.h"
+#include "trireme/trainer/updater.h"
 
 namespace trireme::trainer {
 namespace {
@@ -102,6 +105,22 @@ Loss:
   EXPECT_NEAR(values.total.item<double>(), (values.each[0] + values.each[1]).item<double>(), 1e-6);
 }
 
+TEST(Losses, DkdTakesTheTeachersChoiceForALabel) {
+  const auto one = [](const char* taught) {
+    return losses(std::string(kArch) + "Loss: {Train: [DistillationDKDLoss: {model_name_pairs: [[Student, Teacher]], " +
+                  "use_target_as_gt: " + taught + "}]}");
+  };
+  Outputs outputs("Student");
+  const torch::Tensor s = torch::randn({6, kClasses}), t = torch::randn({6, kClasses});
+  outputs.add("Student", s);
+  outputs.add("Teacher", t);
+  const torch::Tensor target = (t.argmax(1) + 1).remainder(kClasses);
+  EXPECT_FALSE(one("True").need_labels());
+  EXPECT_TRUE(one("False").need_labels());
+  EXPECT_TRUE(one("True")(outputs, {target, 6}).total.equal(nn::dkd_loss(s, t, t.argmax(1))));
+  EXPECT_TRUE(one("False")(outputs, {target, 6}).total.equal(nn::dkd_loss(s, t, target)));
+}
+
 TEST(Losses, RefuseWithThePlace) {
   const auto refusal = [](const std::string& loss) -> std::string {
     try {
@@ -140,8 +159,69 @@ TEST(MakeOptimizer, DecaysAsTheFileSays) {
   optimizer->step();
   EXPECT_TRUE(decayed.allclose(torch::full({2}, 0.95)));
   EXPECT_TRUE(kept.equal(torch::ones({2})));
-  EXPECT_THROW(make_optimizer(training("LeNet", "{name: RMSProp, lr: {learning_rate: 0.1}}").optimizer, {}),
-               UsageError);
+  EXPECT_THROW(make_optimizer(training("LeNet", "{name: Lamb, lr: {learning_rate: 0.1}}").optimizer, {}), UsageError);
+}
+
+TEST(MakeOptimizer, RmsPropTakesTheFilesNumbers) {
+  const auto config = training("LeNet", "{name: RMSProp, momentum: 0.9, rho: 0.8, lr: {learning_rate: 0.1}}");
+  const torch::Tensor weight = torch::ones({1}, torch::requires_grad());
+  const auto optimizer = make_optimizer(config.optimizer, {{{weight}, {}}});
+  const auto& options = static_cast<const torch::optim::RMSpropOptions&>(optimizer->param_groups()[0].options());
+  EXPECT_EQ(options.alpha(), 0.8);
+  EXPECT_EQ(options.momentum(), 0.9);
+  EXPECT_EQ(options.eps(), 1e-6);
+}
+
+TEST(Updater, L1PullsWeightsToZeroAndSparesNorms) {
+  const auto config =
+      training("PPLCNet_x0_25", "{name: SGD, lr: {learning_rate: 0.1}, regularizer: {name: L1, coeff: 0.5}}");
+  const auto model = small_net();
+  const Network net({{"", model}}, "");
+  Updater updater(config, net, Team(torch::kCPU));
+  const auto before = model->named_parameters();
+  std::map<std::string, torch::Tensor> old;
+  torch::Tensor nothing = torch::zeros({});
+  for (const auto& item : before) {
+    old[item.key()] = item.value().detach().clone();
+    nothing = nothing + item.value().sum() * 0;
+  }
+  updater.backward(nothing);
+  EXPECT_TRUE(updater.step(0.1));
+  for (const auto& item : before) {
+    const torch::Tensor& was = old[item.key()];
+    const bool norm = item.key().find("bn") != std::string::npos;
+    EXPECT_TRUE(item.value().allclose(norm ? was : was - 0.05 * was.sign())) << item.key();
+  }
+}
+
+TEST(Memory, WhatCannotBeIsToldBefore) {
+  const auto config = config::parse(R"(
+Global: {device: cpu, epochs: 1}
+Arch: {name: LeNet}
+DataLoader:
+  Eval:
+    dataset: {name: Synthetic, samples: 16000000}
+    sampler: {name: DistributedBatchSampler, batch_size: 16000000}
+)",
+                                    "f.yaml");
+  try {
+    require_memory(*config.eval, {.rows = 16000000, .sample_bytes = 602112});
+    ADD_FAILURE() << "this machine has 9 TB?";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("f.yaml:7: DataLoader.Eval.sampler.batch_size: "),
+                                             testing::HasSubstr("16000000 images"), testing::HasSubstr("8972.2 GiB")));
+  }
+  require_memory(*config.eval, {.rows = 64, .sample_bytes = 602112});
+}
+
+TEST(Memory, TorchsOwnWordsAreUnderstood) {
+  try {
+    torch::empty({int64_t{1} << 50});
+    ADD_FAILURE() << "this machine has 4 PB?";
+  } catch (const std::exception& error) {
+    EXPECT_TRUE(out_of_memory(error)) << error.what();
+  }
+  EXPECT_FALSE(out_of_memory(std::runtime_error("shapes differ")));
 }
 
 // Saved behind the last batch of a pass, with epochs that are longer than one: nothing is left of that pass.

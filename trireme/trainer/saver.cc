@@ -1,7 +1,9 @@
 #include "trireme/trainer/saver.h"
 
+#include <signal.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "trireme/config/number.h"
@@ -16,6 +18,7 @@ namespace {
 constexpr const char* kBest = "best_model";
 constexpr const char* kNone = "none";
 constexpr size_t kShownChanges = 10;
+constexpr size_t kShownCheckpoints = 10;
 
 double number(const std::string& text) {
   const auto value = config::evaluate(text);
@@ -69,6 +72,46 @@ struct Named {
   std::string name;
 };
 
+/// Newest first, best_model last: it may hold averaged weights.
+std::vector<io::Manifest> checkpoints_in(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return {};
+  std::vector<io::Manifest> found = io::CheckpointFolder(folder).list();
+  std::erase_if(found, [](const io::Manifest& one) { return one.name.ends_with(".previous"); });
+  std::stable_partition(found.begin(), found.end(), [](const io::Manifest& one) { return one.name != kBest; });
+  return found;
+}
+
+/// "latest (2 epochs done), epoch_1 (1 epoch done)"
+std::string checkpoints_text(const std::vector<io::Manifest>& found) {
+  std::vector<std::string> texts;
+  for (const io::Manifest& one : found)
+    texts.push_back(fmt::format("{} ({} epoch{} done)", one.name, one.epoch, one.epoch == 1 ? "" : "s"));
+  const size_t all = texts.size();
+  if (all > kShownCheckpoints) texts.resize(kShownCheckpoints);
+  if (all > kShownCheckpoints) texts.push_back(fmt::format("and {} more", all - kShownCheckpoints));
+  return join(texts, ", ");
+}
+
+/// Who names a folder of checkpoints, or one beside those that there are, is told what there is. `ours` is where this
+/// training saves.
+void require_checkpoint(const Named& named, const std::filesystem::path& ours) {
+  const std::filesystem::path path = (named.folder / named.name).lexically_normal();
+  std::error_code ignored;
+  if (std::filesystem::exists(path / "manifest.json", ignored)) return;
+  for (const std::filesystem::path& folder : {path, path / ours.filename(), named.folder}) {
+    const std::vector<io::Manifest> found = checkpoints_in(folder);
+    if (found.empty()) continue;
+    throw UsageError(
+        "{} is not a checkpoint; {} has {}. Name one of them: --resume {}, or --resume auto for the newest of {}",
+        path.string(), folder.string(), checkpoints_text(found), (folder / found[0].name).string(), ours.string());
+  }
+  throw UsageError(
+      "{} is not a checkpoint (it has no manifest.json), and there is none in it; begin anew without --resume, or take "
+      "--resume auto, which begins when there is none in {}",
+      path.string(), ours.string());
+}
+
 /// The text of the best value in `folder` when best_model is not of a later epoch; or kNone.
 std::string saved_best(const std::filesystem::path& folder, int64_t epoch) {
   for (const io::Manifest& manifest : io::CheckpointFolder(folder).list()) {
@@ -93,11 +136,11 @@ std::filesystem::path output_folder(const config::TrainConfig& config) {
   return std::filesystem::path(config.global.output_dir) / config.arch.name;
 }
 
-Saver::Saver(const config::TrainConfig& config, const Ranks& ranks)
-    : ranks_(ranks),
+Saver::Saver(const config::TrainConfig& config, const Team& team)
+    : team_(team),
       folder_(output_folder(config)),
       config_(config.to_text()),
-      checkpoint_(folder_, ranks.group(), {.keep = 0, .not_resumed = kBest}) {
+      checkpoint_(folder_, team.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
   checkpoint_.set_config(config_);
 }
 
@@ -110,8 +153,8 @@ void Saver::save(const std::string& name, const Standing& standing, const Traine
 // A checkpoint of an epoch is saved before its evaluation, which may have found the best so far.
 std::optional<double> Saver::best_until(const Standing& standing, const std::filesystem::path& folder) const {
   std::string text;
-  ranks_.on_main([&] { text = saved_best(folder, standing.epoch); });
-  const std::optional<double> saved = parse_best(ranks_.from_main(text));
+  team_.on_main([&] { text = saved_best(folder, standing.epoch); });
+  const std::optional<double> saved = parse_best(team_.from_main(text));
   return saved ? saved : standing.best;
 }
 
@@ -120,10 +163,11 @@ std::optional<Standing> Saver::restore(const std::string& from, const Trained& t
   const TrainingState state = state_of(trained, standing);
   const bool newest = from == "auto";
   const Named named(from);
+  if (!newest) team_.on_main([&] { require_checkpoint(named, folder_); });
   const Restored restored =
-      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, ranks_.group()).restore_from(named.name, state);
+      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, team_.group()).restore_from(named.name, state);
   if (!restored) return std::nullopt;
-  if (ranks_.is_main()) warn_of_changes(restored, config_);
+  if (team_.is_main()) warn_of_changes(restored, config_);
   static_cast<Progress&>(standing) = restored;
   standing.best = best_until(standing, newest ? folder_ : named.folder);
   return standing;

@@ -1,6 +1,6 @@
 // The checkpoints of a training, in <output_dir>/<Arch>: epoch_N, latest, and best_model.
 //
-//   Saver saver(config, ranks);
+//   Saver saver(config, team);
 //   saver.save("latest", progress, {batches, updater});
 //   if (auto found = saver.restore("auto", {batches, updater})) progress = *found;
 //
@@ -16,8 +16,8 @@
 
 #include "trireme/checkpoint/checkpoint.h"
 #include "trireme/config/train_config.h"
+#include "trireme/train/team.h"
 #include "trireme/trainer/batches.h"
-#include "trireme/trainer/ranks.h"
 #include "trireme/trainer/updater.h"
 
 namespace trireme::trainer {
@@ -36,17 +36,18 @@ struct Trained {
 
 class Saver {
  public:
-  Saver(const config::TrainConfig& config, const Ranks& ranks);
+  Saver(const config::TrainConfig& config, const Team& team);
 
   void save(const std::string& name, const Standing& standing, const Trained& trained);
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
   /// best_model is not taken by "auto": it may hold averaged weights. Warns of a configuration that has changed.
-  /// UsageError when the folder has none, when it is damaged, or of another network.
+  /// UsageError when the folder is none (with those that there are), when it is damaged, or of another network.
   std::optional<Standing> restore(const std::string& from, const Trained& trained);
 
-  /// Whether the ranks are to save and end (SIGTERM, SIGUSR1). Once a step.
+  /// Whether the ranks are to save and end (SIGINT, SIGTERM, SIGUSR1 to any of them). Once a step. A second SIGINT ends
+  /// the process at once.
   bool preempted() { return checkpoint_.preempted(); }
-  /// The signal by which this rank was told; 0: none.
+  /// The signal by which they were told; 0: none.
   int signal() const { return checkpoint_.signal(); }
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -54,7 +55,7 @@ class Saver {
  private:
   std::optional<double> best_until(const Standing& standing, const std::filesystem::path& folder) const;
 
-  const Ranks& ranks_;
+  const Team& team_;
   std::filesystem::path folder_;
   std::string config_;
   Checkpoint checkpoint_;

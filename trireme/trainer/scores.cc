@@ -14,8 +14,9 @@ std::optional<Scores::BadLoss> first_bad(const std::vector<std::vector<double>>&
   std::optional<Scores::BadLoss> bad;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto iter = static_cast<int64_t>(all[rank][kBadIter]);
-    if (iter >= 0 && (!bad || iter < bad->iter))
-      bad = Scores::BadLoss{iter, static_cast<int>(rank), all[rank][kBadValue]};
+    if (iter < 0 || (bad && iter > bad->iter)) continue;
+    if (!bad || iter < bad->iter) bad = Scores::BadLoss{iter, {}, all[rank][kBadValue]};
+    bad->ranks.push_back(static_cast<int>(rank));
   }
   return bad;
 }
@@ -77,9 +78,9 @@ std::vector<double> Scores::packed() const {
   return numbers;
 }
 
-Scores::Total Scores::total(const Ranks& ranks) {
+Scores::Total Scores::total(const Team& team) {
   settle();
-  return total_of(ranks.numbers_of_all(packed()));
+  return total_of(team.numbers_of_all(packed()));
 }
 
 Results Scores::own() {

@@ -2,7 +2,7 @@
 //
 //   Scores scores(losses.names(), metrics, Scores::Order::metrics_first);
 //   scores.add({values, outputs, labels, iter});            // reads nothing back from the device
-//   Scores::Total total = scores.total(ranks);              // called by every rank
+//   Scores::Total total = scores.total(team);               // called by every rank
 #pragma once
 
 #include <torch/types.h>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "trireme/train/results.h"
+#include "trireme/train/team.h"
 #include "trireme/trainer/make_loss.h"
 #include "trireme/trainer/make_metrics.h"
-#include "trireme/trainer/ranks.h"
 
 namespace trireme::trainer {
 
@@ -32,12 +32,12 @@ class Scores {
   /// A loss that is no number.
   struct BadLoss {
     int64_t iter;
-    int rank;
-    double value;
+    std::vector<int> ranks;  ///< all that have it in this iteration
+    double value;            ///< of the first of them
   };
   struct Total {
     Results results;
-    std::optional<BadLoss> bad;  ///< the first of any rank
+    std::optional<BadLoss> bad;  ///< of the first iteration that has one
   };
 
   Scores(std::vector<std::string> losses, std::vector<RoleMetric> metrics, Order order);
@@ -45,7 +45,7 @@ class Scores {
   void reset();
   void add(const Batch& batch);
   /// Since the last reset(), of all ranks.
-  Total total(const Ranks& ranks);
+  Total total(const Team& team);
   /// The same of this rank alone.
   Results own();
 

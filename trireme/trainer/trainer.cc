@@ -1,66 +1,37 @@
 #include "trireme/trainer/trainer.h"
 
 #include <ATen/DeviceAccelerator.h>
+#include <signal.h>
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/parallel/sync_batch_norm.h"
+#include "trireme/core/preemption.h"
 #include "trireme/pipeline/mix.h"
-#include "trireme/trainer/make_model.h"
+#include "trireme/trainer/bad_loss.h"
+#include "trireme/trainer/make_team.h"
+#include "trireme/trainer/ready_network.h"
+#include "trireme/trainer/turn.h"
 
 namespace trireme::trainer {
 namespace {
 
 constexpr int64_t kWarmIters = 5;  // whose time says nothing about the rest
 
-void seed(const config::TrainConfig& config, const Ranks& ranks) {
-  torch::manual_seed(static_cast<uint64_t>(config.global.seed + ranks.me().rank));
-}
-
-void seed_epoch(const config::TrainConfig& config, const Ranks& ranks, int64_t epoch) {
-  torch::manual_seed(data::mix(config.global.seed + ranks.me().rank, epoch));
+void seed_epoch(const config::TrainConfig& config, const Team& team, int64_t epoch) {
+  torch::manual_seed(data::mix(config.global.seed + team.me().rank, epoch));
 }
 
 std::string first_of(const std::string& one, const std::string& other) {
   return one.empty() ? other : one;
 }
 
-/// Whether the network begins with other weights than Arch.pretrained says. `auto` may find none.
-bool has_own_weights(const config::TrainConfig& config, const std::string& resume) {
+/// Whether there are weights to go on with. `auto` may find none.
+bool has_checkpoint(const config::TrainConfig& config, const std::string& resume) {
   const std::string checkpoint = first_of(resume, config.global.checkpoints);
-  return !config.global.pretrained_model.empty() || (!checkpoint.empty() && checkpoint != "auto");
-}
-
-/// What PaddleClas can do and Trireme cannot is said before anything is made.
-void require_classification(const config::Global& global) {
-  if (global.use_multilabel) global.node.at("use_multilabel").fail("several labels a picture are not supported");
-  if (global.eval_mode != "classification")
-    global.node.at("eval_mode").fail("'{}' is not supported; only classification is", global.eval_mode);
-  if (!global.train_mode.empty() && global.train_mode != "classification")
-    global.node.at("train_mode").fail("'{}' is not supported; leave the key out", global.train_mode);
-}
-
-bool syncs_batch_norm(const config::Arch& arch) {
-  return arch.use_sync_bn || std::any_of(arch.models.begin(), arch.models.end(),
-                                         [](const auto& model) { return model.arch.use_sync_bn && !model.frozen; });
-}
-
-Network ready_network(const config::TrainConfig& config, Ranks& ranks, bool own_weights) {
-  require_classification(config.global);
-  seed(config, ranks);
-  Network net = make_network(config.arch, {.own_weights = own_weights});
-  if (!config.global.pretrained_model.empty())
-    load_weights(*net.trained(), config.global.pretrained_model, {.what = "Global.pretrained_model"});
-  net.to(ranks.device());
-  const Precision precision = precision_of(config.amp, ranks.device().type());
-  if (precision.low_weights) optim::lower_precision(*net.trained(), precision.dtype);
-  if (syncs_batch_norm(config.arch)) convert_sync_batch_norm(*net.trained(), ranks.group());
-  ranks.share(net.trained(), net.frozen());
-  return net;
+  return !checkpoint.empty() && checkpoint != "auto";
 }
 
 GlobalBatch global_batch(const config::TrainConfig& config, int64_t file_batch_size, int ranks) {
@@ -75,30 +46,43 @@ optim::Schedule ready_schedule(const config::TrainConfig& config, const GlobalBa
                        {.epochs = config.global.epochs, .steps_per_epoch = steps_per_epoch, .batch = batch});
 }
 
-std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const Ranks& ranks) {
+std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const Team& team) {
   std::unique_ptr<OutputLock> lock;
-  ranks.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
+  team.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
   return lock;
+}
+
+std::vector<BadTotal> bad_totals(Batches& batches) {
+  std::vector<BadTotal> totals = {{batches.loader().dataset(), "DataLoader.Train"}};
+  if (batches.unlabelled_loader() != nullptr)
+    totals.emplace_back(batches.unlabelled_loader()->dataset(), "DataLoader.UnLabelTrain");
+  return totals;
+}
+
+const char* signal_name(int signal) {
+  return signal == SIGINT ? "Ctrl-C (SIGINT)" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
 }
 
 }  // namespace
 
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
     : config_(std::move(config)),
-      ranks_(config_.global),
-      lock_(lock_output(config_, ranks_)),
+      resume_command_(options.resume_command),
+      team_(make_team(config_.global)),
+      lock_(lock_output(config_, team_)),
       losses_(make_losses(config_.loss.train, config_.document.section("Loss").at("Train"))),
-      net_(ready_network(config_, ranks_, has_own_weights(config_, options.resume))),
-      batches_(config_, losses_.need_labels(), ranks_.me(), ranks_.device()),
-      updater_(config_, net_, ranks_),
+      net_(ready_to_train(config_, team_, {.own_weights = has_checkpoint(config_, options.resume)})),
+      batches_(config_, losses_.need_labels(), team_.me(), team_.device()),
+      bad_(bad_totals(batches_)),
+      updater_(config_, net_, team_),
       schedule_(
-          ready_schedule(config_, global_batch(config_, options.file_batch_size, ranks_.me().size), steps_per_epoch())),
+          ready_schedule(config_, global_batch(config_, options.file_batch_size, team_.me().size), steps_per_epoch())),
       scores_(losses_.names(), make_metrics(config_.metric.train, config_.document.section("Metric").at("Train")),
               Scores::Order::metrics_first),
-      saver_(config_, ranks_),
+      saver_(config_, team_),
       place_{.epochs = config_.global.epochs, .iters = batches_.size()} {
-  if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, ranks_);
-  if (config_.global.use_visualdl && ranks_.is_main())
+  if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, team_);
+  if (config_.global.use_visualdl && team_.is_main())
     curves_ = std::make_unique<io::EventWriter>(saver_.folder() / "tensorboard");
   resume(first_of(options.resume, config_.global.checkpoints));
   config_.warn_unknown();
@@ -131,9 +115,9 @@ void Trainer::train() {
 }
 
 void Trainer::begin_epoch() {
-  place_.iter = standing_.iter == 0 ? 0 : batches_.go_on(standing_.iter);
+  place_.iter = place_.first = standing_.iter == 0 ? 0 : batches_.go_on(standing_.iter);
   if (standing_.iter == 0) {
-    seed_epoch(config_, ranks_, standing_.epoch);
+    seed_epoch(config_, team_, standing_.epoch);
     batches_.start(standing_.epoch);
   }
   net_.set_training(true);
@@ -143,12 +127,13 @@ void Trainer::begin_epoch() {
 
 void Trainer::train_epoch() {
   begin_epoch();
+  const Turns turns{.every = config_.global.update_freq, .first = place_.first, .iters = place_.iters};
   for (; place_.iter < place_.iters; ++place_.iter) {
     const TrainBatch batch = batches_.next();
     pace_.read();
-    const Turn turn = turn_of(place_.iter);
+    const Turn turn = turn_of(place_.iter, turns);
     const Labels labels{batch.target, batch.labelled};
-    const auto local = ranks_.gradients(turn.last);
+    const auto local = team_.gradients(turn.last);
     const auto [outputs, losses] = [&] {
       const optim::Autocast low = updater_.autocast();
       Outputs all = net_.forward(batch.images);
@@ -164,35 +149,42 @@ void Trainer::train_epoch() {
     if (turn.last && told_to_stop()) return;
   }
   report(true);
+  look_for_bad_pictures();
+}
+
+void Trainer::look_for_bad_pictures() {
+  for (BadTotal& bad : bad_) bad.look(team_.me(), [this](const auto& mine) { return team_.numbers_of_all(mine); });
 }
 
 bool Trainer::told_to_stop() {
   if (!saver_.preempted()) return false;
-  if (const auto bad = scores_.total(ranks_).bad) refuse(*bad);
+  if (const auto bad = scores_.total(team_).bad) refuse(*bad);
   standing_.iter = place_.iter + 1;
   saver_.save("latest", standing_, {batches_, updater_});
-  log_info("[Train][Epoch {}/{}][Iter: {}/{}]stopped by a signal; --resume auto goes on from here", place_.epoch,
-           place_.epochs, place_.iter, place_.iters);
+  tell_of_stop();
   return stopped_ = true;
+}
+
+void Trainer::tell_of_stop() const {
+  log_info("[Train][Epoch {}/{}][Iter: {}/{}]stopped by {}; {} is saved. To go on: {}", place_.epoch, place_.epochs,
+           std::min(place_.iter, place_.iters - 1), place_.iters, signal_name(saver_.signal()),
+           (saver_.folder() / "latest").string(), resume_command_);
 }
 
 // The epoch is saved; a step of the next one need not be waited for.
 bool Trainer::told_to_stop_after_epoch() {
   if (standing_.epoch >= config_.global.epochs || !saver_.preempted()) return false;
-  log_info("[Train][Epoch {}/{}]stopped by a signal; --resume auto goes on from here", place_.epoch, place_.epochs);
+  tell_of_stop();
   return stopped_ = true;
 }
 
-Trainer::Turn Trainer::turn_of(int64_t iter) const {
-  const int64_t every = config_.global.update_freq;
-  const int64_t first = iter - iter % every;
-  const int64_t last = std::min(first + every, place_.iters) - 1;
-  return {.share = 1.0 / static_cast<double>(last - first + 1), .last = iter == last};
+// The schedule goes by epochs and the part of one that is done: steps of a run with other batches have another length.
+double Trainer::rate_at(int64_t iter) const {
+  return schedule_(standing_.epoch * steps_per_epoch() + iter / config_.global.update_freq);
 }
 
-// The schedule goes by epochs and the part of one that is done: steps of a run with other batches have another length.
 void Trainer::take_step() {
-  lr_ = schedule_(standing_.epoch * steps_per_epoch() + place_.iter / config_.global.update_freq);
+  lr_ = rate_at(place_.iter);
   ++standing_.step;
   if (!updater_.step(lr_))
     log_info("[Train][Epoch {}/{}][Iter: {}/{}]gradients overflowed: no step is taken; the loss scale is now {:g}",
@@ -200,7 +192,7 @@ void Trainer::take_step() {
 }
 
 void Trainer::report(bool whole_epoch) {
-  const Scores::Total total = scores_.total(ranks_);
+  const Scores::Total total = scores_.total(team_);
   if (total.bad) refuse(*total.bad);
   if (whole_epoch) {
     log_info("{}", train_average_line(place_, total.results));
@@ -219,7 +211,8 @@ void Trainer::evaluate() {
   if (!evaluator_ || epoch % global.eval_interval != 0 || epoch <= global.start_eval_epoch) return;
   std::optional<optim::Ema::Applied> averaged;  // best_model too has what was evaluated
   if (updater_.ema() != nullptr) averaged.emplace(*updater_.ema());
-  const Results results = evaluator_->run(net_, updater_.precision(), epoch);
+  const PreemptionNotice notice({SIGINT, SIGTERM});
+  const Results results = evaluator_->run(net_, updater_.precision(), epoch, [&] { return notice.received(); });
   draw("eval", results);
   const Judged judged = judge(results);
   const bool best = judged.better_than(standing_.best);
@@ -242,15 +235,13 @@ void Trainer::draw(const std::string& prefix, const Results& results) {
   if (prefix == "train") curves_->add_scalar("train/lr", lr_, standing_.step);
 }
 
-// The loss scale cannot cure it: it comes after the loss.
 void Trainer::refuse(const Scores::BadLoss& bad) const {
-  throw UsageError(
-      "[Train][Epoch {}/{}][Iter: {}/{}] the loss of rank {} is {}; training stops, and the checkpoints in {} are "
-      "those "
-      "of the epochs before. Try a lower rate (-o Optimizer.lr.learning_rate=…, it was {:g}), look for broken samples, "
-      "or, with mixed precision, take bfloat16 (-o AMP.dtype=bfloat16) or none (-o AMP.use_amp=False)",
-      place_.epoch, place_.epochs, bad.iter, place_.iters, bad.rank, std::abs(bad.value), saver_.folder().string(),
-      lr_);
+  Place place = place_;
+  place.iter = bad.iter;
+  const int64_t step = standing_.epoch * steps_per_epoch() + bad.iter / config_.global.update_freq + 1;
+  throw UsageError("{}; the checkpoints in {} are those from before",
+                   bad_loss_text(config_, bad, {.place = place, .step = step, .rate = rate_at(bad.iter)}),
+                   saver_.folder().string());
 }
 
 int64_t Trainer::steps_per_epoch() const {
@@ -259,8 +250,8 @@ int64_t Trainer::steps_per_epoch() const {
 }
 
 std::string Trainer::memory_text() const {
-  if (!ranks_.device().is_cuda()) return process_memory_text();
-  const auto stats = at::accelerator::getDeviceStats(ranks_.device().index());
+  if (!team_.device().is_cuda()) return process_memory_text();
+  const auto stats = at::accelerator::getDeviceStats(team_.device().index());
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   constexpr int64_t kMb = 1 << 20;
   return fmt::format(", max_mem_reserved: {} MB, max_mem_allocated: {} MB", stats.reserved_bytes[kAll].peak / kMb,
@@ -268,19 +259,11 @@ std::string Trainer::memory_text() const {
 }
 
 Results evaluate(const config::TrainConfig& config) {
-  require_classification(config.global);
-  const Ranks ranks(config.global);
-  const std::string weights = first_of(config.global.pretrained_model, config.global.checkpoints);
-  if (weights.empty() && !config.arch.pretrained.wanted)
-    config.global.node.fail("which weights are to be evaluated? name them by -o Global.pretrained_model={}",
-                            (output_folder(config) / "best_model").string());
-  seed(config, ranks);
-  const Network net = make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
-  if (!weights.empty()) load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
-  net.to(ranks.device());
-  Evaluator evaluator(config, ranks);
+  const Team team = make_team(config.global);
+  const Network net = ready_to_evaluate(config, team);
+  Evaluator evaluator(config, team);
   config.warn_unknown();
-  Precision precision = precision_of(config.amp, ranks.device().type());
+  Precision precision = precision_of(config.amp, team.device().type());
   precision.low_eval = config.amp.use_amp && config.amp.use_fp16_test;
   return evaluator.run(net, precision, 0);
 }

@@ -4,17 +4,18 @@
 //   Trainer(config, {.resume = "auto"}).train();
 //   Results results = evaluate(config);                               // `trireme eval`
 //
-// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Ranks only. Started
+// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Team only. Started
 // alone it trains alone; under `trireme launch` with all ranks. Errors are UsageErrors with file and line, thrown
 // before the first step where that is possible. For one thread.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "trireme/config/train_config.h"
-#include "trireme/io/events.h"
 #include "trireme/optim/schedules.h"
+#include "trireme/storage/events.h"
 #include "trireme/trainer/batches.h"
 #include "trireme/trainer/evaluator.h"
 #include "trireme/trainer/make_schedule.h"
@@ -26,32 +27,30 @@ namespace trireme::trainer {
 struct TrainerOptions {
   std::string resume;  ///< a checkpoint's folder, or "auto": the newest of output_dir. Empty: Global.checkpoints
   int64_t file_batch_size = 0;  ///< per rank, as the file had it before overrides; 0: as the configuration has it
+  std::string resume_command = "--resume auto";  ///< what goes on with this training, for a message
 };
 
 class Trainer {
  public:
   explicit Trainer(config::TrainConfig config, const TrainerOptions& options = {});
 
-  /// All epochs that are not done yet. A SIGTERM or SIGUSR1 to any rank ends it after the step at hand, with a
-  /// checkpoint from which the next run goes on. An epoch is saved before it is evaluated.
+  /// All epochs that are not done yet. A SIGINT, SIGTERM or SIGUSR1 to any rank ends it after the step at hand, with a
+  /// checkpoint from which the next run goes on; a second SIGINT ends the process at once. An epoch is saved before it
+  /// is evaluated.
   void train();
-  /// The signal to this process that ended train() early; 0: none.
+  /// The signal, to whichever rank, that ended train() early; 0: none.
   int stopped_by() const { return stopped_ ? saver_.signal() : 0; }
 
  private:
-  /// How a batch takes part in a step of the optimizer.
-  struct Turn {
-    double share;  ///< of its loss
-    bool last;     ///< the step comes after it
-  };
-
   void resume(const std::string& from);
   void begin_epoch();
   void train_epoch();
-  Turn turn_of(int64_t iter) const;
   void take_step();
+  double rate_at(int64_t iter) const;
   bool told_to_stop();
   bool told_to_stop_after_epoch();
+  void tell_of_stop() const;
+  void look_for_bad_pictures();
   void report(bool whole_epoch);
   void evaluate();
   void save();
@@ -62,11 +61,13 @@ class Trainer {
   std::string memory_text() const;
 
   config::TrainConfig config_;
-  Ranks ranks_;
+  std::string resume_command_;
+  Team team_;
   std::unique_ptr<OutputLock> lock_;  // of rank 0
   Losses losses_;
   Network net_;
   Batches batches_;
+  std::vector<BadTotal> bad_;  // of each of its datasets
   Updater updater_;
   optim::Schedule schedule_;
   Scores scores_;

@@ -4,10 +4,10 @@
 
 #include <filesystem>
 
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/launch/machine/cpu_probe.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/options/options.h"
 

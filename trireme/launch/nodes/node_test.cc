@@ -5,11 +5,11 @@
 
 #include <fstream>
 
+#include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/launch/machine/affinity.h"
-#include "trireme/launch/machine/cpu_probe.h"
 #include "trireme/launch/nodes/introduction.h"
 #include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/nodes/ssh.h"
@@ -131,10 +131,6 @@ TEST(MachineTopology, HoldsAllUsableCores) {
   size_t cores = 0;
   for (const auto& group : machine_topology()) cores += group.size();
   EXPECT_EQ(cores, static_cast<size_t>(usable_cores()));
-}
-
-TEST(CpuProbe, SurvivesItsOwnTest) {
-  EXPECT_EQ(amx_is_broken(), amx_is_broken());
 }
 
 TEST(Ssh, QuotesForTheOtherShell) {

@@ -24,7 +24,6 @@ namespace trireme::launch {
 namespace {
 
 constexpr int kSshFailed = 255;
-constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first
 
 std::vector<HostSlots> hosts_of(const Request& request) {
   std::vector<HostSlots> hosts = request.hosts;
@@ -102,7 +101,7 @@ class Terminal {
     start();
     while (!state_.all_finished() && !state_.given_up(Clock::now())) turn();
     console_.drain(Deadline::in(std::chrono::seconds(1)));
-    if (interrupted_ != 0) return 128 + interrupted_;
+    if (state_.interrupted() != 0) return 128 + state_.interrupted();
     return code_;
   }
 
@@ -161,19 +160,12 @@ class Terminal {
   }
 
   void interrupt(int signal) {
-    const auto now = Clock::now();
-    if (interrupted_ != 0) {
-      if (now - interrupted_at_ >= kImpatience) state_.kill(now);
-      return;
-    }
-    interrupted_ = signal;
-    interrupted_at_ = now;
+    if (!state_.interrupt(signal, Clock::now())) return;
     console_.say(
         fmt::format("{}: passed on to all {} hosts; once more kills them", signal_name(signal), hosts_.size()));
     for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
     for (size_t i = 0; i < hosts_.size(); ++i)
       if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: nobody reads the pipe
-    state_.stop(signal, now);
   }
 
   void stop_remotes() {
@@ -189,8 +181,6 @@ class Terminal {
   proc::ProcessSet set_;
   std::vector<UniqueFd> inputs_;
   std::vector<bool> answered_ = std::vector<bool>(hosts_.size());  // something was heard from the host
-  int interrupted_ = 0;
-  Clock::time_point interrupted_at_;
   int code_ = 0;
 };
 

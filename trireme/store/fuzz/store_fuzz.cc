@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "trireme/store/base64.h"
+#include "trireme/core/base64.h"
 #include "trireme/store/wire.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const wire::Decoded decoded = wire::decode(bytes, wire::kMaxPayload);
   if (decoded.status == wire::Status::complete && wire::encode(decoded.message) != bytes.substr(0, decoded.size))
     std::abort();
-  if (const auto text = base64_decode(bytes); text && base64_decode(base64_encode(*text)) != text) std::abort();
+  if (const auto text = base64_decode(bytes); text.ok() && base64_decode(base64_encode(text.bytes)).bytes != text.bytes)
+    std::abort();
   return 0;
 }

@@ -1,0 +1,137 @@
+// `trireme export -c CONFIG -o Global.pretrained_model=CHECKPOINT -o Global.save_inference_dir=DIR`
+#include "trireme/deploy/export.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/program.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/parallel_env.h"
+#include "trireme/preprocess/labels.h"
+#include "trireme/trainer/make_model.h"
+#include "trireme/trainer/saver.h"
+
+namespace trireme::apps {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Arch;
+using config::Node;
+using config::TrainConfig;
+
+constexpr const char* kHelp =
+    "usage: trireme export -c CONFIG.yaml [-o KEY.SUB=VALUE …]\n\n"
+    "Writes a trained network for inference into the folder Global.save_inference_dir: inference.pt (TorchScript),\n"
+    "inference.onnx, and inference.yml, which says how images are prepared and what the classes are called. Softmax "
+    "is\n"
+    "added, batch normalisation folded, and the result compared with the network before anything is written.\n\n"
+    "  -c, --config FILE      the configuration that it was trained with\n"
+    "  -o, --override K=V …   changes of it; repeat at will\n\n"
+    "keys that matter here\n"
+    "  Global.pretrained_model     the weights: a checkpoint's folder or a safetensors file\n"
+    "  Global.save_inference_dir   where to write (default: ./inference)\n"
+    "  Global.image_shape          what the network will be fed: [channels, height, width]\n"
+    "  Infer.transforms            how a picture becomes that; else those of DataLoader.Eval\n"
+    "  Infer.PostProcess.class_id_map_file   names of the classes, `number name` a line\n\n"
+    "examples\n"
+    "  trireme export -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
+    "  trireme infer --model-dir inference --image photo.jpg\n";
+
+/// The one that is exported: of a distillation the student, as a rule.
+const Arch& main_arch(const Arch& arch) {
+  if (!arch.is_distillation()) return arch;
+  for (const config::DistilledModel& model : arch.models)
+    if (model.role == arch.infer_model_name) return model.arch;
+  return arch.models.back().arch;
+}
+
+models::ClassifierPtr load_network(const TrainConfig& config) {
+  const config::Global& global = config.global;
+  const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
+  torch::manual_seed(static_cast<uint64_t>(global.seed));
+  const trainer::Network net = trainer::make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
+  if (!weights.empty())
+    trainer::load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
+  else if (!main_arch(config.arch).pretrained.wanted)
+    log_warning(
+        "no weights are named, so these are RANDOM ones, of use for tests only; for trained ones add -o "
+        "Global.pretrained_model={}",
+        (trainer::output_folder(config) / "best_model").string());
+  return net.main();
+}
+
+Node transform_ops(const TrainConfig& config) {
+  const Node of_infer = config.document.section("Infer").at("transforms");
+  if (!of_infer.is_null()) return of_infer;
+  const Node of_eval = config.document.section("DataLoader").section("Eval").section("dataset").at("transform_ops");
+  if (of_eval.is_null())
+    log_warning(
+        "there are neither Infer.transforms nor DataLoader.Eval.dataset.transform_ops: inference.yml cannot say "
+        "how a picture is prepared, and the model will take tensors only");
+  return of_eval;
+}
+
+/// PaddleClas' files name one of its own, which need not be here.
+std::vector<std::string> labels(const TrainConfig& config) {
+  const std::string file = config.infer ? config.infer->post_process.class_id_map_file : "";
+  if (file.empty()) return {};
+  std::error_code ignored;
+  if (fs::exists(file, ignored)) return preprocess::read_labels(file);
+  log_warning("{}", config.infer->post_process.node.at("class_id_map_file")
+                        .remark(fmt::format("there is no {}; the model will tell classes by number", file)));
+  return {};
+}
+
+void require_label_for_each(const TrainConfig& config, const bundle::Description& description) {
+  const auto count = static_cast<int64_t>(description.labels.size());
+  if (count == 0 || count == description.output.class_num) return;
+  config.infer->post_process.node.at("class_id_map_file")
+      .fail(
+          "has {} names, but {} has {} classes; name another file, or none by -o "
+          "Infer.PostProcess.class_id_map_file=None",
+          count, description.model_name, description.output.class_num);
+}
+
+bundle::Activation activation(const TrainConfig& config) {
+  if (config.global.use_multilabel) return bundle::Activation::sigmoid;
+  return config.arch.infer_add_softmax ? bundle::Activation::softmax : bundle::Activation::none;
+}
+
+bundle::Description describe(const TrainConfig& config) {
+  const auto [channels, height, width] = config.global.image_shape;
+  const Arch& arch = main_arch(config.arch);
+  bundle::Description description{.model_name = arch.name,
+                                  .input = {.channels = static_cast<int>(channels),
+                                            .height = static_cast<int>(height),
+                                            .width = static_cast<int>(width)},
+                                  .output = {.activation = activation(config), .class_num = arch.class_num},
+                                  .transform_ops = transform_ops(config),
+                                  .labels = labels(config)};
+  if (config.infer) description.topk = static_cast<int>(std::min(config.infer->post_process.topk, arch.class_num));
+  require_label_for_each(config, description);
+  if (!description.transform_ops.is_null()) bundle::make_transforms(description);  // throws when they do not fit
+  return description;
+}
+
+int export_network(const Options& /*options*/, const TrainConfig& config) {
+  if (get_rank() != 0) return 0;  // they have the same weights
+  const bundle::Description description = describe(config);
+  const fs::path folder = config.global.save_inference_dir;
+  const models::ClassifierPtr net = load_network(config);
+  config.warn_unknown();
+  deploy::export_model(net, description, folder);
+  log_info("{} is exported to {}: {}, {}, {}; try: trireme infer --model-dir {} --image FILE", description.model_name,
+           folder.string(), bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile, folder.string());
+  return 0;
+}
+
+}  // namespace
+}  // namespace trireme::apps
+
+int main(int argc, char** argv) {
+  using trireme::apps::export_network, trireme::apps::kHelp;
+  return trireme::apps::run({.name = "export", .help = kHelp, .run = export_network}, argc, argv);
+}

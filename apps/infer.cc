@@ -1,0 +1,185 @@
+// `trireme infer --model-dir DIR --image FILE|DIR`
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <chrono>
+#include <climits>
+#include <cstdio>
+
+#include "apps/infer_options.h"
+#include "apps/infer_pictures.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/infer/latency.h"
+
+namespace trireme::apps {
+namespace {
+
+using infer::Answer, infer::Latency, infer::Predictor, infer::Timing;
+
+constexpr int kFailed = 1;
+
+// --- answers, as PaddleClas prints them
+
+/// As Python shows a text.
+std::string quoted(const std::string& text) {
+  const bool has_single = text.find('\'') != std::string::npos, has_double = text.find('"') != std::string::npos;
+  const char quote = has_single && !has_double ? '"' : '\'';
+  std::string shown(1, quote);
+  for (const char c : printable(text)) {
+    if (c == quote) shown += '\\';
+    shown += c;
+  }
+  return shown + quote;
+}
+
+std::string line_of(const std::string& name, const infer::Prediction& best) {
+  std::vector<std::string> labels;
+  for (const std::string& label : best.label_names) labels.push_back(quoted(label));
+  return fmt::format("{}:\tclass id(s): [{}], score(s): [{:.2f}], label_name(s): [{}]\n", name,
+                     fmt::join(best.class_ids, ", "), fmt::join(best.scores, ", "), join(labels, ", "));
+}
+
+/// Returns how many had no answer.
+size_t show(const PictureBatch& batch, const std::vector<Answer>& answers) {
+  size_t failures = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].ok()) {
+      fmt::print("{}", line_of(printable(batch.files[i].filename().string()), answers[i].prediction));
+    } else {
+      fmt::print(stderr, "trireme: error: {}: {}\n", printable(batch.files[i].string()), answers[i].error);
+      ++failures;
+    }
+  }
+  std::fflush(stdout);
+  return failures;
+}
+
+size_t answer_all(const Predictor& predictor, const Pictures& pictures, int batch_size) {
+  PictureReader reader(predictor, pictures.files, batch_size);
+  PictureBatch batch;
+  size_t failures = 0;
+  while (reader.next(batch)) failures += show(batch, predictor.predict(batch.prepared));
+  return failures;
+}
+
+// --- how fast it is
+
+struct Measured {
+  Latency preprocess, inference, postprocess, whole;
+  size_t pictures = 0;
+  double seconds = 0;
+};
+
+/// The files again and again, whole batches only unless there are fewer files.
+std::vector<std::filesystem::path> batch_of(const Pictures& pictures, int batch_size, size_t round) {
+  std::vector<std::filesystem::path> files;
+  const size_t count = static_cast<size_t>(batch_size);
+  for (size_t i = 0; i < count; ++i) files.push_back(pictures.files[(round * count + i) % pictures.files.size()]);
+  return files;
+}
+
+void add(Measured& measured, const Timing& timing, size_t pictures) {
+  measured.preprocess.add(timing.preprocess);
+  measured.inference.add(timing.inference);
+  measured.postprocess.add(timing.postprocess);
+  measured.whole.add(timing.preprocess + timing.inference + timing.postprocess);
+  measured.pictures += pictures;
+}
+
+/// One batch after the other, nothing beside: what a caller waits for.
+Measured measure(const Predictor& predictor, const Pictures& pictures, int batch_size) {
+  constexpr size_t kWarmUp = 10, kLeast = 20, kMost = 1000;
+  constexpr auto kEnough = std::chrono::seconds(2);
+  Measured measured;
+  auto begin = std::chrono::steady_clock::now();
+  for (size_t round = 0; round < kWarmUp + kMost; ++round) {
+    if (round == kWarmUp) begin = std::chrono::steady_clock::now();
+    Timing timing;
+    const PictureBatch batch = read_pictures(predictor, batch_of(pictures, batch_size, round));
+    predictor.predict(batch.prepared, &timing);
+    if (round < kWarmUp) continue;
+    add(measured, timing, batch.files.size());
+    const auto taken = std::chrono::steady_clock::now() - begin;
+    measured.seconds = std::chrono::duration<double>(taken).count();
+    if (measured.whole.count() >= kLeast && taken > kEnough) break;
+  }
+  return measured;
+}
+
+void report(const char* what, const Latency& latency) {
+  fmt::print("{}(ms) of a batch: p50: {:.3f}, p90: {:.3f}, p95: {:.3f}, p99: {:.3f}\n", what, latency.percentile(50),
+             latency.percentile(90), latency.percentile(95), latency.percentile(99));
+}
+
+void benchmark(const Predictor& predictor, const Pictures& pictures, const InferOptions& options) {
+  const Measured found = measure(predictor, pictures, options.batch_size);
+  fmt::print("benchmark of {}: {}, batch_size: {}, {} batches after warm-up\n", predictor.model_name(),
+             predictor.engine_name(), options.batch_size, found.whole.count());
+  fmt::print("preprocess_time(ms): {:.4f}, inference_time(ms): {:.4f}, postprocess_time(ms): {:.4f}\n",
+             found.preprocess.mean(), found.inference.mean(), found.postprocess.mean());
+  report("latency", found.whole);
+  report("inference_latency", found.inference);
+  fmt::print("throughput(images/s): {:.1f}\n", static_cast<double>(found.pictures) / found.seconds);
+}
+
+// --- the program
+
+/// Large buffers stay with the process: glibc would give them back to the kernel after every batch.
+void prepare_process() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
+}
+
+void tell_skipped(const Pictures& pictures, const std::filesystem::path& folder) {
+  constexpr size_t kShown = 5;
+  if (pictures.skipped.empty()) return;
+  const size_t shown = std::min(kShown, pictures.skipped.size());
+  const std::vector<std::string> names(pictures.skipped.begin(),
+                                       pictures.skipped.begin() + static_cast<std::ptrdiff_t>(shown));
+  log_warning("[infer] {}: {} name(s) that end in neither .jpg, .jpeg nor .png are left out: {}{}", folder.string(),
+              pictures.skipped.size(), printable(join(names, ", ")), shown < pictures.skipped.size() ? ", …" : "");
+}
+
+int answer(const InferOptions& options) {
+  const Pictures pictures = find_pictures(options.image);
+  tell_skipped(pictures, options.image);
+  const Predictor predictor(options.model_dir, options.predictor);
+  log_info("[infer] {}: {}", predictor.model_name(), predictor.engine_name());
+  const size_t failures = answer_all(predictor, pictures, options.batch_size);
+  if (failures > 0)
+    fmt::print(stderr, "trireme: {} of {} pictures could not be answered\n", failures, pictures.files.size());
+  if (options.benchmark && failures < pictures.files.size()) benchmark(predictor, pictures, options);
+  return failures > 0 ? kFailed : 0;
+}
+
+int run(const std::vector<std::string>& words) {
+  const InferOptions options = parse_infer_options(words);
+  if (options.help) {
+    fmt::print("{}", infer_help());
+    return 0;
+  }
+  prepare_process();
+  try {
+    return answer(options);
+  } catch (const Error& error) {  // the options were right: it is the model or the pictures
+    fmt::print(stderr, "trireme: error: {}\n", error.what());
+    return kFailed;
+  }
+}
+
+}  // namespace
+}  // namespace trireme::apps
+
+int main(int argc, char** argv) {
+  try {
+    return trireme::apps::run({argv + 1, argv + argc});
+  } catch (const trireme::Error& error) {
+    fmt::print(stderr, "trireme: error: {}\n", error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
+    return 70;
+  }
+}

@@ -1,0 +1,117 @@
+#include "apps/infer_options.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme::apps {
+namespace {
+
+constexpr int kMostPictures = 4096;
+constexpr int kMostThreads = 4096;
+constexpr int kMostClasses = 1 << 20;
+
+int number(const std::string& name, const std::string& text, int least, int most) {
+  const auto value = parse_int(text, least, most);
+  if (!value) throw UsageError("{} '{}': must be a number from {} to {}", name, printable(text), least, most);
+  return static_cast<int>(*value);
+}
+
+bool truth(const std::string& name, const std::string& text) {
+  const std::string word = to_lower(text);
+  if (word == "true" || word == "1") return true;
+  if (word == "false" || word == "0") return false;
+  throw UsageError("{} '{}': must be True or False", name, printable(text));
+}
+
+using Setter = void (*)(InferOptions& options, const std::string& name, const std::string& value);
+
+struct Option {
+  Setter set;
+  bool is_switch = false;  // may stand without a value, which then is True
+};
+
+const std::map<std::string, Option>& table() {
+  using O = InferOptions;
+  using S = const std::string;
+  static const Option image{[](O& o, S&, S& v) { o.image = v; }};
+  static const std::map<std::string, Option> options = {
+      {"--model-dir", {[](O& o, S&, S& v) { o.model_dir = v; }}},
+      {"--image", image},
+      {"--img-path", image},  // as the documents' configurations have it
+      {"--batch-size", {[](O& o, S& n, S& v) { o.batch_size = number(n, v, 1, kMostPictures); }}},
+      {"--use-gpu", {[](O& o, S& n, S& v) { o.predictor.use_gpu = truth(n, v); }, true}},
+      {"--gpu-id", {[](O& o, S& n, S& v) { o.predictor.gpu_id = number(n, v, 0, kMostThreads); }}},
+      {"--cpu-threads", {[](O& o, S& n, S& v) { o.predictor.cpu_threads = number(n, v, 0, kMostThreads); }}},
+      {"--precision", {[](O& o, S&, S& v) { o.predictor.precision = infer::parse_precision(v); }}},
+      {"--topk", {[](O& o, S& n, S& v) { o.predictor.topk = number(n, v, 1, kMostClasses); }}},
+      {"--engine", {[](O& o, S&, S& v) { o.predictor.engine = infer::parse_engine(v); }}},
+      {"--benchmark", {[](O& o, S& n, S& v) { o.benchmark = truth(n, v); }, true}},
+      {"--help", {[](O& o, S& n, S& v) { o.help = truth(n, v); }, true}},
+  };
+  return options;
+}
+
+const Option& option_named(const std::string& name) {
+  const auto found = table().find(name);
+  if (found != table().end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, option] : table()) names.push_back(known);
+  const auto near = closest(name, names);
+  throw UsageError("trireme infer has no option '{}'{} (see: trireme infer --help)", printable(name),
+                   near ? fmt::format("; did you mean '{}'?", *near) : "");
+}
+
+/// "--model_dir=x" -> "--model-dir", "x"
+std::pair<std::string, std::optional<std::string>> split_word(const std::string& word) {
+  const size_t equals = word.find('=');
+  std::string name = word == "-h" ? "--help" : word.substr(0, equals);
+  std::replace(name.begin(), name.end(), '_', '-');
+  if (equals == std::string::npos) return {name, std::nullopt};
+  return {name, word.substr(equals + 1)};
+}
+
+void need(const std::filesystem::path& value, const char* what) {
+  if (value.empty()) throw UsageError("which {}? trireme infer --model-dir DIR --image FILE|DIR", what);
+}
+
+}  // namespace
+
+InferOptions parse_infer_options(const std::vector<std::string>& words) {
+  InferOptions options;
+  for (size_t at = 0; at < words.size(); ++at) {
+    auto [name, value] = split_word(words[at]);
+    const Option& option = option_named(name);
+    const bool more = at + 1 < words.size() && !words[at + 1].starts_with("--");
+    if (!value && more) value = words[++at];
+    if (!value && !option.is_switch) throw UsageError("{} needs a value (see: trireme infer --help)", name);
+    option.set(options, name, value.value_or("True"));
+  }
+  if (options.help) return options;
+  need(options.model_dir, "model");
+  need(options.image, "image");
+  return options;
+}
+
+const char* infer_help() {
+  return "usage: trireme infer --model-dir DIR --image FILE|DIR [options]\n\n"
+         "Names the classes of pictures with a model that `trireme export` wrote. A line for each picture:\n"
+         "  cat.jpg:\tclass id(s): [281, 285], score(s): [0.71, 0.12], label_name(s): ['tabby', 'Egyptian cat']\n\n"
+         "  --model-dir DIR         inference.yml with inference.onnx or inference.pt\n"
+         "  --image FILE|DIR        a JPEG or PNG file, or a folder of them (its subfolders are left out)\n"
+         "  --batch-size N          pictures at a time (default 1)\n"
+         "  --topk K                classes a picture (default: as the model says)\n"
+         "  --engine NAME           openvino (inference.onnx, CPU) or torch (inference.pt); default auto: openvino on "
+         "the\n"
+         "                          CPU, torch on a GPU\n"
+         "  --use-gpu True|False    default False; --gpu-id N says which (default 0)\n"
+         "  --cpu-threads N         threads that compute (default: one a core)\n"
+         "  --precision P           fp32 (default), bf16 or fp16: what the network computes in\n"
+         "  --benchmark True|False  measure as well: times of each step, percentiles, pictures a second\n\n"
+         "Exit code 0: every picture answered; 1: not all (what was wrong is on standard error); 2: wrong options.\n";
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,90 @@
+#include "apps/infer_pictures.h"
+
+#include <algorithm>
+#include <array>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+
+namespace trireme::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_picture(const fs::path& path) {
+  static const std::array<std::string_view, 3> kEndings = {".jpg", ".jpeg", ".png"};
+  return std::find(kEndings.begin(), kEndings.end(), to_lower(path.extension().string())) != kEndings.end();
+}
+
+Pictures list_folder(const fs::path& folder) {
+  Pictures found;
+  std::error_code failed;
+  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+    std::error_code ignored;
+    if (is_picture(entry->path()) && !entry->is_directory(ignored))
+      found.files.push_back(entry->path());
+    else
+      found.skipped.push_back(entry->path().filename().string());
+  }
+  if (failed) throw SystemError(failed.value(), "cannot read the folder {}", folder.string());
+  std::sort(found.files.begin(), found.files.end());
+  std::sort(found.skipped.begin(), found.skipped.end());
+  return found;
+}
+
+}  // namespace
+
+Pictures find_pictures(const fs::path& image) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(image, failed);
+  if (!fs::exists(status)) throw UsageError("there is no file or folder {}", image.string());
+  if (!fs::is_directory(status)) return {{image}, {}};
+  Pictures found = list_folder(image);
+  if (found.files.empty())
+    throw UsageError("no picture (.jpg, .jpeg, .png) in {}, only {} other name(s)", image.string(),
+                     found.skipped.size());
+  return found;
+}
+
+PictureBatch read_pictures(const infer::Predictor& predictor, std::vector<fs::path> files) {
+  std::vector<std::string> bytes(files.size());
+  std::vector<bool> unreadable(files.size());
+  for (size_t i = 0; i < files.size(); ++i) {
+    auto content = read_file(files[i]);
+    unreadable[i] = !content;
+    bytes[i] = std::move(content).value_or("");
+  }
+  const std::vector<std::string_view> views(bytes.begin(), bytes.end());
+  PictureBatch batch{std::move(files), predictor.prepare(views)};
+  for (size_t i = 0; i < views.size(); ++i)
+    if (unreadable[i]) batch.prepared.errors[i] = "cannot be read";
+  return batch;
+}
+
+PictureReader::PictureReader(const infer::Predictor& predictor, std::vector<fs::path> files, int batch_size)
+    : predictor_(predictor), files_(std::move(files)), batch_size_(static_cast<size_t>(batch_size)) {
+  begin_next();
+}
+
+PictureBatch PictureReader::make(size_t first) const {
+  const size_t last = std::min(first + batch_size_, files_.size());
+  const auto begin = files_.begin();
+  return read_pictures(predictor_,
+                       {begin + static_cast<std::ptrdiff_t>(first), begin + static_cast<std::ptrdiff_t>(last)});
+}
+
+void PictureReader::begin_next() {
+  if (at_ >= files_.size()) return;
+  coming_ = ahead_.run([this, first = at_] { return make(first); });
+  at_ += batch_size_;
+}
+
+bool PictureReader::next(PictureBatch& batch) {
+  if (!coming_.valid()) return false;
+  batch = coming_.get();
+  begin_next();
+  return true;
+}
+
+}  // namespace trireme::apps

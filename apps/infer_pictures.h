@@ -1,0 +1,52 @@
+// The pictures `trireme infer` is asked about: found, read, and decoded ahead of the engine.
+#pragma once
+
+#include <filesystem>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "trireme/infer/predictor.h"
+#include "trireme/pipeline/workers.h"
+
+namespace trireme::apps {
+
+struct Pictures {
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> skipped;  ///< names in the folder that are no pictures
+};
+
+/// The file itself, or the JPEG and PNG files of a folder by name, without its subfolders. Throws UsageError when there
+/// is none.
+Pictures find_pictures(const std::filesystem::path& image);
+
+/// A batch of files that were read and decoded.
+struct PictureBatch {
+  std::vector<std::filesystem::path> files;
+  infer::Prepared prepared;
+};
+
+/// Gives one batch after the other; the next is made while the caller is busy with this one. One thread at a time.
+class PictureReader {
+ public:
+  /// `predictor` must live longer.
+  PictureReader(const infer::Predictor& predictor, std::vector<std::filesystem::path> files, int batch_size);
+  /// False: there is no more.
+  bool next(PictureBatch& batch);
+
+ private:
+  PictureBatch make(size_t first) const;
+  void begin_next();
+
+  const infer::Predictor& predictor_;
+  std::vector<std::filesystem::path> files_;
+  size_t batch_size_;
+  size_t at_ = 0;
+  std::future<PictureBatch> coming_;
+  data::Workers ahead_{1, "reading pictures ahead"};  // last: it ends before what it uses
+};
+
+/// A batch read now.
+PictureBatch read_pictures(const infer::Predictor& predictor, std::vector<std::filesystem::path> files);
+
+}  // namespace trireme::apps

@@ -1,0 +1,36 @@
+# OpenVINO as the imported target Trireme::openvino, made by hand out of the Python package's folder, which carries
+# headers and libraries: its own find_package(OpenVINO) also wants TBB's CMake package, which we do not need.
+#
+# TRIREME_OPENVINO_DIR (variable or environment) names the folder with include/ and libs/ (a wheel's `openvino`), or the
+# `runtime` folder of an OpenVINO archive. Without it: the one that setup/setup.sh has fetched. Without any, there is no
+# such target.
+set(TRIREME_OPENVINO_DIR "$ENV{TRIREME_OPENVINO_DIR}" CACHE PATH "Your own OpenVINO; empty: the one that setup.sh has fetched")
+
+function(_trireme_openvino_target)
+  set(dir ${TRIREME_OPENVINO_DIR})
+  if(NOT dir)
+    set(setup ${PROJECT_SOURCE_DIR}/setup)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${setup}/versions.lock)
+    execute_process(COMMAND ${setup}/setup.sh where openvino OUTPUT_VARIABLE dir OUTPUT_STRIP_TRAILING_WHITESPACE
+      ERROR_QUIET)
+  endif()
+  # Versioned only in a wheel: libopenvino.so.2641.
+  file(GLOB library ${dir}/libs/libopenvino.so* ${dir}/lib/intel64/libopenvino.so ${dir}/lib/aarch64/libopenvino.so)
+  if(NOT library OR NOT EXISTS ${dir}/include/openvino/openvino.hpp)
+    if(TRIREME_OPENVINO_DIR)
+      message(FATAL_ERROR "No OpenVINO in TRIREME_OPENVINO_DIR '${dir}' (looked for include/openvino/openvino.hpp and "
+        "libs/libopenvino.so*)")
+    endif()
+    message(STATUS "OpenVINO: none (setup/setup.sh build fetches it); the engine openvino is not built")
+    return()
+  endif()
+  list(GET library 0 library)
+  get_filename_component(folder ${library} DIRECTORY)
+  message(STATUS "OpenVINO: ${library}")
+  add_library(Trireme::openvino SHARED IMPORTED GLOBAL)
+  set_target_properties(Trireme::openvino PROPERTIES IMPORTED_LOCATION ${library})
+  target_include_directories(Trireme::openvino SYSTEM INTERFACE ${dir}/include)
+  set(TRIREME_OPENVINO_LIBRARIES ${folder} PARENT_SCOPE)
+endfunction()
+
+_trireme_openvino_target()

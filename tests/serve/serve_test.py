@@ -1,0 +1,238 @@
+"""What `trireme serve` answers to requests, good and bad, and how it begins and ends."""
+
+import concurrent.futures
+import signal
+import socket
+import time
+
+from serve_case import PLAIN, SECONDS, ServeCase, json_of, png
+from trireme_test import TRIREME, main, wait_for
+
+
+class AnswersCase(ServeCase):
+    def test_one_picture_several_and_the_command_line_agree(self):
+        server = self.serve()
+        pictures = [png(seed) for seed in range(5)]
+        single = [server.post(picture).json() for picture in pictures]
+        self.assertEqual(single[0]["model"], "LeNet")
+        prediction = single[0]["predictions"][0]
+        self.assertEqual(sorted(prediction), ["class_ids", "label_names", "scores"])
+        self.assertEqual(prediction["scores"], sorted(prediction["scores"], reverse=True))
+        together = server.post(json_of(*pictures), "application/json").json()["predictions"]
+        for alone, shared in zip(single, together):
+            self.assertEqual(alone["predictions"][0]["class_ids"], shared["class_ids"])
+            for a, b in zip(alone["predictions"][0]["scores"], shared["scores"]):
+                self.assertAlmostEqual(a, b, places=5)
+        (self.folder / "0.png").write_bytes(pictures[0])
+        command = [TRIREME, "infer", "--model-dir", self.model(), "--image", "0.png", "--engine", self.engine]
+        said = self.start_command(command, env=PLAIN).wait(SECONDS)
+        self.assert_ends(said, 0)
+        self.assert_says(said, ", ".join(str(number) for number in prediction["class_ids"]))
+
+    def test_topk(self):
+        server = self.serve("--topk", 2)
+        count = lambda answer: len(answer.json()["predictions"][0]["class_ids"])
+        self.assertEqual(count(server.post(png(1))), 2)
+        self.assertEqual(count(server.post(png(1), path="/predict?topk=1")), 1)
+        self.assertEqual(count(server.post(json_of(png(1), topk=4), "application/json")), 4)
+
+    def test_a_bad_picture_among_good_ones(self):
+        server = self.serve()
+        answer = server.post(json_of(png(1), b"no picture", png(2)), "application/json")
+        self.assertEqual(answer.status, 200)
+        self.assertEqual(["error" in prediction for prediction in answer.json()["predictions"]], [False, True, False])
+
+    def test_many_clients_at_once_get_what_each_would_alone(self):
+        server = self.serve("--batch-size", 4)
+        pictures = [png(seed) for seed in range(12)]
+        alone = [server.post(picture).json()["predictions"][0] for picture in pictures]
+
+        def ask(index):
+            return index % 12, server.post(pictures[index % 12]).json()["predictions"][0]
+
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            for index, prediction in pool.map(ask, range(240)):
+                self.assertEqual(prediction["class_ids"], alone[index]["class_ids"])
+                for a, b in zip(prediction["scores"], alone[index]["scores"]):
+                    self.assertAlmostEqual(a, b, places=5)
+        self.check_metrics(server)
+
+    def check_metrics(self, server):
+        metrics = server.metrics()
+        answered = sum(value for name, value in metrics.items() if name.startswith("trireme_requests_total"))
+        self.assertEqual(metrics['trireme_requests_total{status="200"}'], 252)
+        self.assertEqual(answered, metrics["trireme_request_seconds_count"])
+        self.assertEqual(metrics['trireme_request_seconds_bucket{le="+Inf"}'], answered)
+        self.assertEqual(metrics["trireme_batch_size_sum"], 252)
+        self.assertLessEqual(metrics["trireme_batch_size_count"], 252)
+        self.assertEqual(metrics['trireme_batch_size_bucket{le="4"}'], metrics["trireme_batch_size_count"])
+        self.assertEqual((metrics["trireme_queue_depth"], metrics["trireme_in_flight"]), (0, 1))
+
+
+class OpenVINO(AnswersCase):
+    engine = "openvino"
+
+
+class Torch(AnswersCase):
+    engine = "torch"
+
+
+class Refusals(ServeCase):
+    """One server for all: after each refusal it must still answer."""
+
+    def test_everything_that_is_wrong_with_a_request(self):
+        server = self.serve("--body-limit", "100K", "--images-per-request", 2, "--max-pixels", 10000)
+        good = png(1)
+        broken = bytearray(good)
+        broken[-20] ^= 1  # in the checksum of the pixels
+        cases = [
+            (400, "empty_body", server.post(b"")),
+            (400, "bad_image", server.post(b"no picture")),
+            (400, "bad_image", server.post(good[:-30])),
+            (400, "bad_image", server.post(bytes(broken))),
+            (413, "image_too_large", server.post(png(1, 101))),
+            (400, "bad_image", server.post(b"\xff\xd8\xff\xe0\x00\x10JFIF", "image/jpeg")),
+            (400, "bad_image", server.post(json_of(b"no"), "application/json")),
+            (400, "bad_json", server.post(b'{"images": [', "application/json")),
+            (400, "bad_json", server.post(good, "application/json")),
+            (400, "bad_base64", server.post(b'{"images": ["a!=="]}', "application/json")),
+            (400, "bad_request", server.post(b'{"pictures": []}', "application/json")),
+            (400, "no_images", server.post(b"{}", "application/json")),
+            (400, "too_many_images", server.post(json_of(good, good, good), "application/json")),
+            (400, "bad_topk", server.post(good, path="/v1/predict?topk=0")),
+            (413, "body_too_large", server.post(bytes(200_000))),
+            (413, "body_too_large", server.post(iter([bytes(60_000)] * 5))),  # http.client sends it in chunks
+            (415, "unsupported_type", server.post(good, "application/x-www-form-urlencoded")),
+            (404, "not_found", server.get("/")),
+            (405, "method_not_allowed", server.get("/v1/predict")),
+            (405, "method_not_allowed", server.request("DELETE", "/healthz")),
+        ]
+        for status, code, answer in cases:
+            with self.subTest(code=code, text=answer.text):
+                self.assertEqual((answer.status, answer.error()[0]), (status, code))
+        self.assertEqual(server.get("/v1/predict").headers["Allow"], "POST")
+        self.assertRegex(server.post(bytes(200_000)).error()[1], "200000 bytes.*102400")
+        self.assertIn("/v1/predict", server.get("/x").error()[1])
+        self.assertEqual(server.post(good).status, 200)
+        self.assertEqual(server.metrics()["trireme_in_flight"], 1)
+
+    def test_what_is_no_http(self):
+        server = self.serve()
+        for data, status in (
+            (b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03" * 20 + b"\r\n\r\n", b"400"),
+            (b"GET / HTTP/1.1\r\n\r\n", b"400"),
+            (b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n", b"400"),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", b"400"),
+            (b"GET /" + b"a" * 100_000, b"431"),
+            (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 10_000, b"431"),
+            (b"GET / HTTP/3.0\r\n\r\n", b"505"),
+        ):
+            self.assertTrue(server.raw(data).startswith(b"HTTP/1.1 " + status), (data[:60], server.raw(data)[:200]))
+        self.assertEqual(server.raw(b""), b"")
+        self.assertEqual(server.get("/healthz").json(), {"status": "ok", "model": "LeNet"})
+
+    def test_slow_senders_are_ended_and_disturb_nobody(self):
+        server = self.serve("--read-timeout", "500ms", "--workers", 1)
+        slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(50)]
+        for client in slow:
+            self.addCleanup(client.close)
+            client.sendall(b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nx")
+        self.assertEqual(server.post(png(1)).status, 200)
+        for client in slow:
+            client.settimeout(SECONDS)
+            self.assertTrue(client.recv(1000).startswith(b"HTTP/1.1 408"))
+
+    def test_a_full_queue_and_the_time_limit(self):
+        server = self.serve("--queue", 1, "--images-per-request", 1, "--batch-size", 1, "--workers", 16)
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            answers = list(pool.map(lambda _: server.post(png(1)), range(400)))
+        self.assertEqual({answer.status for answer in answers} | {503}, {200, 503})
+        for answer in answers:
+            if answer.status == 503:
+                self.assertEqual((answer.error()[0], answer.headers["Retry-After"]), ("overloaded", "1"))
+        late = self.serve("--request-timeout", "0")
+        self.assertEqual(late.post(png(1)).status, 504)
+
+
+class Start(ServeCase):
+    def end(self, *options):
+        return self.start_server(*options).wait(SECONDS)
+
+    def test_a_folder_that_is_missing_or_empty(self):
+        self.assert_usage(self.end("--model-dir", "nowhere"), "nowhere")
+        (self.folder / "empty").mkdir()
+        self.assert_usage(self.end("--model-dir", "empty"), "empty.*inference.yml|inference.yml.*empty")
+
+    def test_a_port_that_is_taken(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = self.end("--model-dir", self.model(), "--port", port)
+        self.assert_ends(result, 71)
+        self.assert_says(result, f"{port}.*in use")
+
+    def test_wrong_options(self):
+        self.assert_usage(self.end(), "--model-dir")
+        self.assert_usage(self.end("--prot", 1), "did you mean --port")
+        self.assert_ends(self.end("--help"), 0)
+
+    def test_the_port_file(self):
+        server = self.serve("--port-file", "port")
+        self.assertEqual(int(self.wait_file("port")), server.port)
+
+
+class End(ServeCase):
+    def test_signals_end_an_idle_server_at_once(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            server = self.serve()
+            server.get("/healthz", connection=server.connect())
+            server.job.signal(number)
+            began = time.monotonic()
+            self.assert_ends(server.job.wait(10), 0)
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_a_request_that_has_begun_is_answered_and_a_later_one_refused(self):
+        server = self.serve()
+        picture = png(1)
+        begun, idle = server.connect(), server.connect()
+        server.get("/healthz", connection=idle)
+        begun.putrequest("POST", "/v1/predict")
+        begun.putheader("Content-Type", "image/png")
+        begun.putheader("Content-Length", str(len(picture)))
+        begun.endheaders(picture[:100])
+        wait_for(lambda: server.metrics()["trireme_connections"] >= 3, SECONDS, "the connections")
+        server.get("/healthz", connection=idle)
+        server.job.signal(signal.SIGTERM)
+        server.job.wait_output("SIGTERM: no more connections")
+        wait_for(lambda: self.refuses(server), SECONDS, "the closed door")
+        health = server.get("/healthz", connection=idle)
+        self.assertEqual((health.status, health.json()["status"]), (503, "draining"))
+        begun.send(picture[100:])
+        answer = begun.getresponse()
+        self.assertEqual((answer.status, answer.headers["Connection"]), (200, "close"))
+        answer.read()
+        self.assert_ends(server.job.wait(10), 0)
+
+    def refuses(self, server):
+        try:
+            socket.create_connection(("127.0.0.1", server.port)).close()
+            return False
+        except ConnectionRefusedError:
+            return True
+
+    def test_the_drain_has_an_end_and_a_second_signal_is_faster(self):
+        for options, code in ((["--drain-timeout", "300ms"], 1), (["--drain-timeout", "60s"], 128 + signal.SIGTERM)):
+            server = self.serve(*options)
+            half = server.connect()
+            half.putrequest("POST", "/v1/predict")
+            half.putheader("Content-Length", "1000")
+            half.endheaders(b"x")
+            wait_for(lambda: server.metrics()["trireme_connections"] >= 2, SECONDS, "the connection")
+            server.job.signal(signal.SIGTERM)
+            server.job.wait_output("SIGTERM: no more connections")
+            if code != 1:
+                server.job.signal(signal.SIGTERM)
+            self.assert_ends(server.job.wait(10), code)
+
+
+if __name__ == "__main__":
+    main()

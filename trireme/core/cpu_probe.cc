@@ -1,0 +1,80 @@
+#include "trireme/core/cpu_probe.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <thread>
+
+#include "trireme/core/env.h"
+#include "trireme/core/file.h"
+
+namespace trireme {
+namespace {
+
+bool announces_amx() {
+#if defined(__x86_64__)
+  const auto info = read_file("/proc/cpuinfo", 64u << 10);
+  return info && info->find(" amx_tile") != std::string::npos;
+#else
+  return false;
+#endif
+}
+
+// Runs in a forked child: asks the kernel for the tile state, then loads and clears one tile.
+[[noreturn]] void execute_tiles() {
+#if defined(__x86_64__)
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;
+  rlimit none{0, 0};
+  ::setrlimit(RLIMIT_CORE, &none);
+  if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) ::_exit(0);  // then oneDNN does not use it either
+  alignas(64) uint8_t config[64] = {1};                                           // palette 1
+  config[16] = 16;                                                                // tile 0: 16 bytes a row
+  config[48] = 1;                                                                 // one row
+  asm volatile(
+      ".byte 0xc4,0xe2,0x78,0x49,0x00\n\t"  // ldtilecfg (%rax)
+      ".byte 0xc4,0xe2,0x7b,0x49,0xc0\n\t"  // tilezero %tmm0
+      ".byte 0xc4,0xe2,0x78,0x49,0xc0"      // tilerelease
+      :
+      : "a"(config)
+      : "memory");
+#endif
+  ::_exit(0);
+}
+
+bool dies_of_amx() {
+  if (!announces_amx()) return false;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGILL, SIG_DFL);
+    execute_tiles();
+  }
+  int status = 0;
+  return child > 0 && ::waitpid(child, &status, 0) == child && WIFSIGNALED(status);
+}
+
+}  // namespace
+
+bool amx_is_broken() {
+  static const bool broken = dies_of_amx();
+  return broken;
+}
+
+void avoid_broken_amx() {
+  if (!env::get_nonempty("ONEDNN_MAX_CPU_ISA") && amx_is_broken()) env::set("ONEDNN_MAX_CPU_ISA", kCpuWithoutAmx);
+}
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+}
+
+}  // namespace trireme

@@ -1,0 +1,121 @@
+#include "trireme/core/preemption.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "trireme/core/error.h"
+
+namespace trireme {
+namespace {
+
+// What the handler of one signal needs. It reads `before` only while it is installed, or while another handler that
+// has come on top calls it; so `before` is written first and never cleared.
+struct Watch {
+  std::atomic<uint64_t> received = 0;
+  struct sigaction before {};
+  int users = 0;  // GUARDED_BY(g_mutex)
+};
+
+std::mutex g_mutex;
+std::array<Watch, NSIG> g_watches;
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "the handler may not wait for a lock");
+
+Watch& watch_of(int number) {
+  return g_watches[static_cast<size_t>(number)];
+}
+
+uint64_t count_of(int number) {
+  return watch_of(number).received.load(std::memory_order_relaxed);
+}
+
+bool is_default(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
+}
+
+// As if it had never been caught; the signal waits until the handler has returned.
+void end_by(int number) {
+  ::signal(number, SIG_DFL);
+  ::raise(number);
+}
+
+extern "C" void trireme_note_preemption(int number, siginfo_t* info, void* context) {
+  const int saved = errno;
+  Watch& watch = watch_of(number);
+  const bool again = watch.received.fetch_add(1, std::memory_order_relaxed) > 0;
+  if (number == SIGINT && again && is_default(watch.before)) end_by(number);
+  if ((watch.before.sa_flags & SA_SIGINFO) != 0)
+    watch.before.sa_sigaction(number, info, context);
+  else if (watch.before.sa_handler != SIG_DFL && watch.before.sa_handler != SIG_IGN)
+    watch.before.sa_handler(number);
+  errno = saved;
+}
+
+bool is_ours(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == trireme_note_preemption;
+}
+
+bool is_ignored(const struct sigaction& action) {
+  return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_IGN;
+}
+
+struct sigaction our_action() {
+  struct sigaction action {};
+  action.sa_sigaction = trireme_note_preemption;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;  // reads and writes of the program go on
+  sigfillset(&action.sa_mask);
+  return action;
+}
+
+void install(int number) {
+  struct sigaction now {};
+  const bool known = number > 0 && number < NSIG && ::sigaction(number, nullptr, &now) == 0;
+  if (!known || number == SIGKILL || number == SIGSTOP)
+    throw UsageError("Checkpoint: signal {} cannot announce a preemption; take SIGTERM ({}) or SIGUSR1 ({})", number,
+                     SIGTERM, SIGUSR1);
+  Watch& watch = watch_of(number);
+  if (watch.users++ > 0 || is_ignored(now) || is_ours(now)) return;
+  watch.before = now;
+  watch.received = 0;  // nobody else has looked at it: this is the first user
+  const struct sigaction ours = our_action();
+  ::sigaction(number, &ours, nullptr);
+}
+
+void uninstall(int number) {
+  Watch& watch = watch_of(number);
+  if (--watch.users > 0) return;
+  struct sigaction now {};
+  if (::sigaction(number, nullptr, &now) == 0 && is_ours(now)) ::sigaction(number, &watch.before, nullptr);
+}
+
+}  // namespace
+
+PreemptionNotice::PreemptionNotice(const std::vector<int>& signals) {
+  const std::lock_guard lock(g_mutex);
+  try {
+    for (const int number : signals) {
+      install(number);
+      signals_.push_back(number);
+    }
+  } catch (...) {
+    for (const int number : signals_) uninstall(number);
+    throw;
+  }
+  for (const int number : signals_) before_.push_back(count_of(number));
+}
+
+PreemptionNotice::~PreemptionNotice() {
+  const std::lock_guard lock(g_mutex);
+  for (const int number : signals_) uninstall(number);
+}
+
+int PreemptionNotice::signal() const {
+  for (size_t i = 0; i < signals_.size(); ++i)
+    if (count_of(signals_[i]) != before_[i]) return signals_[i];
+  return 0;
+}
+
+}  // namespace trireme

@@ -1,0 +1,331 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/script.h>
+#include <torch/torch.h>
+
+#include <filesystem>
+#include <string>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/deploy/export.h"
+#include "trireme/deploy/fold.h"
+#include "trireme/deploy/lower.h"
+#include "trireme/models/models.h"
+#include "trireme/storage/test_hardship.h"
+
+namespace trireme::deploy {
+namespace {
+
+namespace fs = std::filesystem;
+using bundle::Description;
+using ::testing::AllOf, ::testing::HasSubstr;
+
+/// Normalisations whose folding would show, were it wrong.
+void disturb(torch::nn::Module& net) {
+  const torch::NoGradGuard no_grad;
+  for (const auto& part : net.modules())
+    if (auto* norm = part->as<torch::nn::BatchNorm2d>()) {
+      norm->running_mean.normal_(0, 0.2);
+      norm->running_var.uniform_(0.5, 2);
+      norm->weight.uniform_(0.5, 1.5);
+      norm->bias.normal_(0, 0.2);
+    }
+}
+
+Description described(const std::string& name, int channels, int side) {
+  return {.model_name = name, .input = {.channels = channels, .height = side, .width = side}};
+}
+
+torch::jit::Module loaded(const fs::path& folder) {
+  return torch::jit::load((folder / "inference.pt").string());
+}
+
+std::string bytes_of(const fs::path& folder, const char* file) {
+  return read_file(folder / file).value_or("");
+}
+
+class Export : public ::testing::Test {
+ protected:
+  void SetUp() override { torch::manual_seed(3); }
+  /// What is said when it is refused; nothing may have been written then.
+  std::string refusal(const Network& net, const Description& description, const Options& options = {}) {
+    try {
+      export_model(net, description, folder_, options);
+    } catch (const UsageError& error) {
+      EXPECT_FALSE(fs::exists(folder_ / "inference.yml"));
+      return error.what();
+    }
+    return "it was exported";
+  }
+  void expect_equal(const Network& net, int channels, int side) {
+    net.module->eval();
+    const torch::NoGradGuard no_grad;
+    torch::jit::Module module = loaded(folder_);
+    for (const int64_t batch : {1, 2, 5}) {
+      const torch::Tensor images = torch::randn({batch, channels, side, side});
+      const torch::Tensor expected = net.forward(images).softmax(1), ours = module.forward({images}).toTensor();
+      EXPECT_TRUE(torch::allclose(ours, expected, 1e-4, 1e-6)) << batch << " images: " << (ours - expected).abs().max();
+    }
+  }
+  TempDir temp_;
+  fs::path folder_ = temp_.path() / "inference";
+};
+
+int convolutions(const torch::jit::Module& module) {
+  int count = 0;
+  for (const auto* node : module.get_method("forward").graph()->nodes())
+    count += node->kind() == c10::Symbol::fromQualString("aten::_convolution");
+  return count;
+}
+
+bool has_batch_norm(const torch::jit::Module& module) {
+  const auto nodes = module.get_method("forward").graph()->nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [](const auto* n) { return n->kind() == c10::aten::batch_norm; });
+}
+
+TEST_F(Export, LeNetGivesWhatItGives) {
+  const auto net = models::lenet(10);
+  const Description written = export_model(net, described("LeNet", 1, 28), folder_);
+  EXPECT_EQ(written.output.class_num, 10);
+  expect_equal(net, 1, 28);
+  const Description read = bundle::read(folder_);
+  EXPECT_EQ(read.model_name, "LeNet");
+  EXPECT_EQ(read.input, written.input);
+  EXPECT_EQ(read.output, written.output);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 3) << "nothing hidden remains";
+}
+
+TEST_F(Export, WeightsKeepTheirNamesAndBecomeParameters) {
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
+  std::set<std::string> names;
+  for (const auto& item : loaded(folder_).named_parameters()) names.insert(item.name);
+  EXPECT_EQ(names, (std::set<std::string>{"features.0.weight", "features.0.bias", "features.3.weight",
+                                          "features.3.bias", "fc.0.weight", "fc.0.bias", "fc.1.weight", "fc.1.bias",
+                                          "fc.2.weight", "fc.2.bias"}));
+}
+
+TEST_F(Export, CanBeFrozenAndPutInEvaluationMode) {
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
+  torch::jit::Module module = loaded(folder_);
+  module.eval();
+  EXPECT_EQ(torch::jit::freeze(module).forward({torch::zeros({4, 1, 28, 28})}).toTensor().size(0), 4);
+}
+
+TEST_F(Export, FoldsBatchNormalisation) {
+  const auto net = models::create("mobilenet_v3_small", {.class_num = 7});
+  disturb(*net);
+  export_model(net, described("mobilenet_v3_small", 3, 64), folder_);
+  EXPECT_FALSE(has_batch_norm(loaded(folder_)));
+  EXPECT_THAT(bytes_of(folder_, "inference.onnx"), ::testing::Not(HasSubstr("BatchNormalization")));
+  EXPECT_THAT(bytes_of(folder_, "inference.onnx"),
+              AllOf(HasSubstr("HardSwish"), HasSubstr("HardSigmoid"), HasSubstr("GlobalAveragePool"),
+                    HasSubstr("Softmax"), HasSubstr("features.0.0.weight")));
+  expect_equal(net, 3, 64);
+}
+
+TEST_F(Export, MergesBranchesAndLeavesTheNetworkAsItWas) {
+  const auto net = models::pplcnet_v2_base({.class_num = 7});
+  disturb(*net);
+  net->train();
+  const size_t parameters = net->parameters().size();
+  export_model(net, described("PPLCNetV2_base", 3, 32), folder_);
+  EXPECT_TRUE(net->is_training());
+  EXPECT_EQ(net->parameters().size(), parameters);
+  EXPECT_TRUE(net->parameters()[0].requires_grad());
+  expect_equal(net, 3, 32);
+  const int merged = convolutions(loaded(folder_));
+  net->reparameterize();
+  export_model(net, described("PPLCNetV2_base", 3, 32), folder_);
+  EXPECT_EQ(merged, convolutions(loaded(folder_)));
+}
+
+TEST_F(Export, DoesNotTouchTheCallersRandomNumbers) {
+  const auto net = models::lenet(10);
+  torch::manual_seed(5);
+  const torch::Tensor expected = torch::rand(1);
+  torch::manual_seed(5);
+  export_model(net, described("LeNet", 1, 28), folder_);
+  EXPECT_TRUE(torch::rand(1).equal(expected));
+}
+
+TEST_F(Export, OfRawScoresAndOfSigmoid) {
+  const auto net = models::lenet(3);
+  Description description = described("LeNet", 1, 28);
+  const torch::Tensor images = torch::randn({2, 1, 28, 28});
+  description.output.activation = bundle::Activation::none;
+  export_model(net, description, folder_);
+  EXPECT_EQ(bundle::read(folder_).output.activation, bundle::Activation::none);
+  const torch::Tensor raw = loaded(folder_).forward({images}).toTensor();
+  EXPECT_TRUE(torch::allclose(raw, net->forward(images), 1e-4, 1e-5));
+  description.output.activation = bundle::Activation::sigmoid;
+  export_model(net, description, folder_);
+  EXPECT_TRUE(torch::allclose(loaded(folder_).forward({images}).toTensor(), raw.sigmoid(), 1e-4, 1e-5));
+}
+
+// --- other people's networks
+
+struct OwnNetImpl : torch::nn::Module {
+  explicit OwnNetImpl(std::function<torch::Tensor(torch::Tensor)> middle) : middle_(std::move(middle)) {
+    register_module("fc", fc_);
+  }
+  torch::Tensor forward(torch::Tensor x) { return fc_->forward(middle_(x)); }
+  std::function<torch::Tensor(torch::Tensor)> middle_;
+  torch::nn::Linear fc_{12, 2};
+};
+TORCH_MODULE(OwnNet);
+
+torch::Tensor flat(const torch::Tensor& x) {
+  return x.flatten(1);
+}
+
+TEST_F(Export, OfAHolderWithABatchSizeInItsView) {
+  const OwnNet net([](torch::Tensor x) { return x.view({x.size(0), -1}); });
+  export_model(net, described("Own", 3, 2), folder_);
+  expect_equal(net, 3, 2);
+}
+
+TEST_F(Export, OfAFunctionOverAModule) {
+  const auto layer = std::make_shared<torch::nn::LinearImpl>(12, 4);
+  export_model({layer, [layer](const torch::Tensor& x) { return layer->forward(flat(x)).tanh(); }},
+               described("Own", 3, 2), folder_);
+  EXPECT_EQ(loaded(folder_).forward({torch::zeros({5, 3, 2, 2})}).toTensor().size(0), 5);
+}
+
+TEST_F(Export, RefusesWhatDependsOnChance) {
+  const OwnNet net([](torch::Tensor x) { return flat(x) + torch::rand({x.size(0), 12}); });
+  EXPECT_THAT(refusal(net, described("Own", 3, 2)), AllOf(HasSubstr("Own is not exported"), HasSubstr("differs")));
+}
+
+TEST_F(Export, RefusesAFixedNumberOfImages) {
+  const OwnNet net([](torch::Tensor x) {
+    std::vector<torch::Tensor> rows;
+    for (int64_t i = 0; i < x.size(0); ++i) rows.push_back(x[i].flatten());
+    return torch::stack(rows);
+  });
+  EXPECT_THAT(refusal(net, described("Own", 3, 2)), HasSubstr("number of images"));
+}
+
+TEST_F(Export, NamesAnOperatorWithoutEqual) {
+  const OwnNet net([](torch::Tensor x) { return flat(x).cumsum(1); });
+  EXPECT_THAT(refusal(net, described("Own", 3, 2)),
+              AllOf(HasSubstr("Own cannot become ONNX: operator aten::cumsum"), HasSubstr("2 x 12")));
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
+  export_model(net, described("Own", 3, 2), folder_, {.onnx = false});
+  EXPECT_FALSE(fs::exists(folder_ / "inference.onnx")) << "that of another network";
+  expect_equal(net, 3, 2);
+}
+
+TEST_F(Export, RefusesAShapeThatIsNoRowOfScores) {
+  const auto layer = std::make_shared<torch::nn::LinearImpl>(2, 4);
+  EXPECT_THAT(refusal(layer, described("Own", 3, 2)), HasSubstr("an output of 2 x 3 x 2 x 4; expected 2 rows"));
+}
+
+TEST_F(Export, RefusesOtherTypesThanFloat) {
+  const auto net = models::lenet(10);
+  net->to(torch::kBFloat16);
+  EXPECT_THAT(refusal(net, described("LeNet", 1, 28)), HasSubstr("features.0.weight is of type BFloat16"));
+}
+
+// --- wrong descriptions and bad weights
+
+TEST_F(Export, RefusesImagesThatDoNotFit) {
+  EXPECT_THAT(refusal(models::lenet(10), described("LeNet", 3, 28)), HasSubstr("2 x 3 x 28 x 28"));
+}
+
+TEST_F(Export, RefusesNothingAndImagesOfNoSize) {
+  EXPECT_THAT(refusal({nullptr, {}}, described("Own", 1, 28)), HasSubstr("no network"));
+  EXPECT_THAT(refusal(models::lenet(10), described("LeNet", 1, 0)), HasSubstr("1 x 0 x 0"));
+}
+
+TEST_F(Export, RefusesANetworkForTwoImagesOnly) {
+  const OwnNet net([](torch::Tensor x) { return flat(x) + torch::zeros({2, 12}); });
+  EXPECT_THAT(refusal(net, described("Own", 3, 2)), HasSubstr("works on 2 images but not on 3"));
+}
+
+TEST_F(Export, RefusesAnotherNumberOfClasses) {
+  Description description = described("LeNet", 1, 28);
+  description.output.class_num = 1000;
+  EXPECT_THAT(refusal(models::lenet(10), description), AllOf(HasSubstr("10 scores"), HasSubstr("1000 classes")));
+}
+
+TEST_F(Export, RefusesWeightsThatAreNotFinite) {
+  const auto net = models::lenet(10);
+  const torch::NoGradGuard no_grad;
+  net->named_parameters()["fc.1.bias"][3] = std::nan("");
+  EXPECT_THAT(refusal(net, described("LeNet", 1, 28)), HasSubstr("fc.1.bias"));
+}
+
+TEST_F(Export, KeepsTheOldFilesWhenItFails) {
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
+  const std::string before = bytes_of(folder_, "inference.pt");
+  EXPECT_THROW(export_model(models::lenet(10), described("LeNet", 3, 28), folder_), UsageError);
+  EXPECT_EQ(bytes_of(folder_, "inference.pt"), before);
+  EXPECT_EQ(bundle::read(folder_).input.channels, 1);
+}
+
+TEST_F(Export, TellsOfAFolderThatCannotBe) {
+  write_file_atomically(temp_.path() / "file", "");
+  try {
+    export_model(models::lenet(10), described("LeNet", 1, 28), temp_.path() / "file");
+    FAIL();
+  } catch (const SystemError& error) {
+    EXPECT_THAT(error.what(), HasSubstr((temp_.path() / "file").string()));
+  }
+}
+
+TEST_F(Export, KeepsTheOldFilesWhenTheDiskIsFull) {
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
+  const std::string before = bytes_of(folder_, "inference.pt");
+  {
+    const io::FileSizeLimit full(10'000);
+    EXPECT_THROW(export_model(models::lenet(5), described("LeNet", 1, 28), folder_), SystemError);
+  }
+  EXPECT_EQ(bytes_of(folder_, "inference.pt"), before);
+  EXPECT_EQ(bundle::read(folder_).output.class_num, 10);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 3);
+}
+
+// --- parts
+
+TEST(Fold, LeavesANormalisationOfItsOwn) {
+  torch::nn::Sequential net(torch::nn::BatchNorm2d(3), torch::nn::Flatten());
+  net->eval();
+  const Network network(net.ptr(), [net](const torch::Tensor& x) mutable { return net->forward(x); });
+  Traced traced = trace(network, torch::zeros({2, 3, 4, 4}));
+  fold_batch_norms(traced);
+  EXPECT_EQ(traced.nodes_of(c10::aten::batch_norm).size(), 1U);
+  EXPECT_NO_THROW(lower(traced, {.model = "Own"}));
+}
+
+TEST(Onnx, EveryOperatorIsInTheDocumentation) {
+  const std::string page = read_file(fs::path(__FILE__).parent_path() / "../../docs/export.md").value();
+  const size_t start = page.find("<!-- operators -->");
+  ASSERT_NE(start, std::string::npos);
+  std::string listed = page.substr(start, page.find("\n\n", start) - start);
+  for (const std::string& op : lowered_operators()) EXPECT_THAT(listed, HasSubstr("`" + op + "`"));
+  EXPECT_EQ(static_cast<size_t>(std::count(listed.begin(), listed.end(), '`')), 2 * lowered_operators().size());
+}
+
+TEST(Onnx, SizeIsWhatIsWritten) {
+  const auto net = models::lenet(10);
+  const Lowered lowered = lower(trace(net, torch::zeros({2, 1, 28, 28})), {.model = "LeNet"});
+  uint64_t written = 0;
+  lowered.model.write([&](std::string_view bytes) { written += bytes.size(); });
+  EXPECT_EQ(written, lowered.model.size());
+}
+
+TEST(Onnx, FilesAbove2GbAreRefused) {
+  OnnxModel model("Huge");
+  const std::string_view no_one_reads_this("", uint64_t{3} << 30);
+  model.add(OnnxWeight{.name = "w", .type = OnnxType::float32, .shape = {3 << 28}, .bytes = no_one_reads_this});
+  try {
+    model.write([](std::string_view) { FAIL(); });
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("Huge"), HasSubstr("2147483647")));
+  }
+}
+
+}  // namespace
+}  // namespace trireme::deploy

@@ -1,0 +1,252 @@
+#include "trireme/http/parser.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "trireme/core/text.h"
+
+namespace trireme::http {
+namespace {
+
+constexpr std::string_view kLineEnd = "\r\n";
+constexpr std::string_view kHeadEnd = "\r\n\r\n";
+constexpr size_t kFirstBodyBytes = 1u << 20;  // what an announced length gets at once; the rest as it comes
+constexpr size_t kChunkLineBytes = 256;
+
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           kMarks.find(c) != std::string_view::npos;
+  });
+}
+
+/// Visible ASCII, which is all a target may hold.
+bool is_visible(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+}
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; });
+}
+
+}  // namespace
+
+Parser::State Parser::state() const {
+  if (step_ == Step::complete) return State::complete;
+  return step_ == Step::refused ? State::refused : State::reading;
+}
+
+bool Parser::wants_continue() {
+  return std::exchange(wants_continue_, false);
+}
+
+size_t Parser::take(std::string_view bytes) {
+  size_t used = 0;
+  while (state() == State::reading && used < bytes.size()) used += take_some(bytes.substr(used));
+  return used;
+}
+
+size_t Parser::take_some(std::string_view bytes) {
+  switch (step_) {
+    case Step::head:
+      return take_head(bytes);
+    case Step::body:
+    case Step::chunk:
+      return take_body(bytes);
+    default:
+      return take_line(bytes);
+  }
+}
+
+// --- the head
+
+size_t Parser::take_head(std::string_view bytes) {
+  if (!begun_) {
+    // Empty lines before a request are to be ignored (RFC 9112, 2.2): some clients end a body with one too many.
+    const size_t first = bytes.find_first_not_of(kLineEnd);
+    if (first != 0) return std::min(first, bytes.size());
+    begun_ = true;
+  }
+  const size_t before = line_.size();
+  line_.append(bytes);
+  const size_t end = line_.find(kHeadEnd, before - std::min(before, kHeadEnd.size() - 1));
+  if (std::min(end, line_.size()) > limits_.header_bytes) {
+    refuse(431, "header_too_large", fmt::format("the header has more than {} bytes", limits_.header_bytes));
+    return bytes.size();
+  }
+  if (end == std::string::npos) return bytes.size();
+  line_.resize(end);
+  read_head();
+  line_.clear();
+  return end + kHeadEnd.size() - before;
+}
+
+void Parser::read_head() {
+  std::string_view rest = line_;
+  bool first = true;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find(kLineEnd));
+    rest.remove_prefix(std::min(rest.size(), line.size() + kLineEnd.size()));
+    if (!(std::exchange(first, false) ? read_request_line(line) : read_header(line))) return;
+  }
+  choose_body();
+}
+
+bool Parser::read_request_line(std::string_view line) {
+  const size_t method_end = line.find(' ');
+  const size_t target_end = line.rfind(' ');
+  if (method_end == std::string_view::npos || method_end == target_end || !is_token(line.substr(0, method_end)))
+    return refuse(400, "bad_request", "the first line is not that of an HTTP request: METHOD /path HTTP/1.1");
+  const std::string_view version = line.substr(target_end + 1);
+  if (version != "HTTP/1.1" && version != "HTTP/1.0")
+    return refuse(version.starts_with("HTTP/") ? 505 : 400, "bad_version",
+                  "only HTTP/1.1 and HTTP/1.0 are spoken here");
+  request_.method = line.substr(0, method_end);
+  request_.keep_alive = version == "HTTP/1.1";
+  return read_target(line.substr(method_end + 1, target_end - method_end - 1));
+}
+
+bool Parser::read_target(std::string_view target) {
+  if (!is_visible(target) || !(target.starts_with('/') || target == "*"))
+    return refuse(400, "bad_request", "the target of the request is no path");
+  const size_t mark = target.find('?');
+  request_.path = target.substr(0, mark);
+  if (mark != std::string_view::npos) request_.query = target.substr(mark + 1);
+  return true;
+}
+
+bool Parser::read_header(std::string_view line) {
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) || has_control(line))
+    return refuse(400, "bad_header", "a header is not of the form NAME: VALUE");
+  if (request_.headers.size() == limits_.headers)
+    return refuse(431, "too_many_headers", fmt::format("there are more than {} headers", limits_.headers));
+  request_.headers.emplace_back(to_lower(line.substr(0, colon)), trim(line.substr(colon + 1)));
+  return true;
+}
+
+// --- which body
+
+/// How often a header is there.
+size_t Parser::count(std::string_view name) const {
+  return static_cast<size_t>(std::count_if(request_.headers.begin(), request_.headers.end(),
+                                           [&](const auto& header) { return header.first == name; }));
+}
+
+bool Parser::choose_body() {
+  return check_host() && read_body_length() && read_expectation();
+}
+
+bool Parser::check_host() {
+  const bool newer = request_.keep_alive;  // HTTP/1.1, where connections stay open unless told otherwise
+  if (count("host") > 1 || (newer && count("host") == 0))
+    return refuse(400, "bad_header", "HTTP/1.1 wants exactly one Host header");
+  const std::string connection = to_lower(request_.header("connection"));
+  if (connection.find("close") != std::string::npos) request_.keep_alive = false;
+  if (!newer && connection.find("keep-alive") != std::string::npos) request_.keep_alive = true;
+  return true;
+}
+
+bool Parser::read_body_length() {
+  constexpr int64_t kMost = int64_t{1} << 60;
+  const bool chunked = count("transfer-encoding") > 0;
+  if (count("content-length") + count("transfer-encoding") > 1)
+    return refuse(400, "bad_header",
+                  "the length of the body is told more than once (Content-Length, Transfer-Encoding)");
+  if (chunked && to_lower(request_.header("transfer-encoding")) != "chunked")
+    return refuse(501, "bad_transfer_encoding", "the only Transfer-Encoding understood here is chunked");
+  if (count("content-length") > 0) {
+    const std::string_view text = request_.header("content-length");
+    const auto number = parse_int(text, 0, kMost);
+    if (!number || text.starts_with('-')) return refuse(400, "bad_header", "Content-Length is not a number of bytes");
+    left_ = static_cast<uint64_t>(*number);
+  }
+  if (left_ > limits_.body_bytes) return refuse_body(left_);
+  step_ = chunked ? Step::chunk_size : left_ > 0 ? Step::body : Step::complete;
+  request_.body.reserve(std::min<size_t>(left_, kFirstBodyBytes));
+  return true;
+}
+
+bool Parser::read_expectation() {
+  const std::string_view expected = request_.header("expect");
+  if (!expected.empty() && to_lower(expected) != "100-continue")
+    return refuse(417, "bad_expectation", "the only Expect understood here is 100-continue");
+  wants_continue_ = !expected.empty() && step_ != Step::complete;
+  return true;
+}
+
+// --- the body
+
+size_t Parser::take_body(std::string_view bytes) {
+  const size_t used = std::min<uint64_t>(left_, bytes.size());
+  request_.body.append(bytes.substr(0, used));
+  left_ -= used;
+  if (left_ == 0) step_ = step_ == Step::body ? Step::complete : Step::chunk_end;
+  return used;
+}
+
+/// The lines around chunks, and those after the last.
+size_t Parser::take_line(std::string_view bytes) {
+  const size_t before = line_.size();
+  line_.append(bytes.substr(0, kChunkLineBytes + kLineEnd.size()));
+  const size_t end = line_.find(kLineEnd, before - std::min<size_t>(before, 1));
+  if (std::min(end, line_.size()) > kChunkLineBytes) {
+    refuse(400, "bad_chunk", fmt::format("a line between chunks has more than {} bytes", kChunkLineBytes));
+    return bytes.size();
+  }
+  if (end == std::string::npos) return line_.size() - before;
+  const std::string line = line_.substr(0, end);
+  line_.clear();
+  end_line(line);
+  return end + kLineEnd.size() - before;
+}
+
+void Parser::end_line(std::string_view line) {
+  if (step_ == Step::chunk_size) {
+    read_chunk_size(line);
+  } else if (step_ == Step::chunk_end) {
+    step_ = Step::chunk_size;
+    if (!line.empty()) refuse(400, "bad_chunk", "a chunk is longer than it says");
+  } else {
+    read_trailer(line);
+  }
+}
+
+/// Headers after the last chunk are read and forgotten.
+void Parser::read_trailer(std::string_view line) {
+  trailer_bytes_ += line.size();
+  if (line.empty())
+    step_ = Step::complete;
+  else if (trailer_bytes_ > limits_.header_bytes)
+    refuse(431, "header_too_large", fmt::format("the trailer has more than {} bytes", limits_.header_bytes));
+}
+
+void Parser::read_chunk_size(std::string_view line) {
+  const std::string_view digits = trim(line.substr(0, line.find(';')));
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), left_, 16);
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
+    refuse(400, "bad_chunk", "a chunk does not begin with its size");
+  } else if (left_ > limits_.body_bytes - request_.body.size()) {
+    refuse_body(left_ > UINT64_MAX - request_.body.size() ? left_ : left_ + request_.body.size());
+  } else {
+    step_ = left_ == 0 ? Step::trailer : Step::chunk;
+  }
+}
+
+bool Parser::refuse(int status, std::string_view code, std::string_view message) {
+  step_ = Step::refused;
+  wants_continue_ = false;
+  request_.keep_alive = false;  // where the next request begins is not known
+  refusal_ = error_response(status, code, message);
+  return false;
+}
+
+bool Parser::refuse_body(uint64_t bytes) {
+  return refuse(413, "body_too_large",
+                fmt::format("the body has {} bytes or more, the limit is {}", bytes, limits_.body_bytes));
+}
+
+}  // namespace trireme::http

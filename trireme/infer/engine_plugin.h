@@ -1,0 +1,27 @@
+// What libtrireme_openvino.so and libtrireme_torch.so offer to engine.cc. All are built together: the version is
+// compared before anything else is used, because an Engine is handed over as the C++ object that it is.
+#pragma once
+
+#include <memory>
+
+#include "trireme/core/version.h"
+#include "trireme/infer/engine.h"
+
+namespace trireme::infer {
+
+/// What the engine is told beyond the user's wishes.
+struct EngineSetting {
+  bool amx_is_broken = false;  ///< stay away from matrix instructions (core/cpu_probe.h)
+};
+
+struct EnginePlugin {
+  const char* version;  // kVersion, as the plugin was built with
+  std::unique_ptr<Engine> (*make)(const EngineOptions& options, const bundle::Description& description,
+                                  const EngineSetting& setting);
+};
+
+inline constexpr const char* kEnginePluginEntry = "trireme_engine_plugin";
+
+}  // namespace trireme::infer
+
+extern "C" const trireme::infer::EnginePlugin* trireme_engine_plugin();

@@ -1,0 +1,23 @@
+// An error of one rank is an error of all: work that may fail, done so that no rank goes on alone.
+//
+//   on_first(world, [&] { lock.emplace(folder); });       // rank 0 works; when it throws, all throw
+//   together(world, [&] { read(my_part); });              // every rank works
+//
+// Called by every rank of the group at the same places. `work` itself may not communicate.
+#pragma once
+
+#include <functional>
+
+#include "trireme/comm/group.h"
+
+namespace trireme {
+
+/// Every rank works. If any of them throws, all throw: that rank its own exception, the others one of the same kind
+/// (UsageError, SystemError, PeerError) with "rank N: " in front; PeerError for other exceptions. A group of which this
+/// process is no member stands for this process alone.
+void together(const Group& group, const std::function<void()>& work);
+
+/// The same, but only rank 0 works.
+void on_first(const Group& group, const std::function<void()>& work);
+
+}  // namespace trireme

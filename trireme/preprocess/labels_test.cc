@@ -1,0 +1,43 @@
+#include "trireme/preprocess/labels.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+
+namespace trireme::preprocess {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string refusal(std::string_view text) {
+  try {
+    parse_labels(text, "ids.txt");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Labels, GoByTheirNumbers) {
+  EXPECT_THAT(parse_labels("1 goldfish, Carassius\r\n0 tench, Tinca tinca\r\n\n", "f"),
+              ElementsAre("tench, Tinca tinca", "goldfish, Carassius"));
+  EXPECT_THAT(parse_labels("0\tno name follows\n1\n", "f"), ElementsAre("no name follows", ""));
+}
+
+TEST(Labels, WithoutNumbersGoByTheirOrder) {
+  EXPECT_THAT(parse_labels("T-shirt/top\nAnkle boot\n3D printer\n", "f"),
+              ElementsAre("T-shirt/top", "Ankle boot", "3D printer"));
+}
+
+TEST(Labels, RefusesWithTheLine) {
+  EXPECT_THAT(refusal(" \n"), HasSubstr("no labels"));
+  EXPECT_THAT(refusal("0 a\nb\n"), HasSubstr("ids.txt:2: 'b' does not begin with a class id"));
+  EXPECT_THAT(refusal("0 a\n2 c\n"), HasSubstr("ids.txt:2: class 2, but there are 2 lines"));
+  EXPECT_THAT(refusal("0 a\n1 b\n0 c\n"), HasSubstr("ids.txt:3: class 0 is named twice, first 'a'"));
+  EXPECT_THROW(read_labels("/nowhere/ids.txt"), UsageError);
+}
+
+}  // namespace
+}  // namespace trireme::preprocess

@@ -1,0 +1,61 @@
+// Bytes that several threads share: who wants some waits in turn until they are free.
+//
+//   Budget budget(512 << 20);
+//   const auto share = budget.take(bytes, Deadline::in(30s));
+//   if (!share) give_up();                      // else the bytes come back with the end of `share`
+//
+// In turn, so that a large wish is not passed by small ones for ever. Thread-safe. Must outlive its shares.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "trireme/core/deadline.h"
+
+namespace trireme::serve {
+
+class Budget {
+ public:
+  class Share {
+   public:
+    Share(Share&& other) noexcept : budget_(std::exchange(other.budget_, nullptr)), bytes_(other.bytes_) {}
+    Share& operator=(Share&&) = delete;
+    ~Share() {
+      if (budget_) budget_->give_back(bytes_);
+    }
+
+   private:
+    friend Budget;
+    Share(Budget* budget, size_t bytes) : budget_(budget), bytes_(bytes) {}
+    Budget* budget_;
+    size_t bytes_;
+  };
+
+  explicit Budget(size_t bytes) : total_(bytes), free_(bytes) {}
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  /// Nothing when its turn had not come by the deadline. Requires: at most total().
+  std::optional<Share> take(size_t bytes, Deadline deadline);
+  size_t total() const { return total_; }
+  size_t used() const;
+  /// Calls of take() that wait now.
+  size_t waiting() const;
+
+ private:
+  void give_back(size_t bytes);
+
+  const size_t total_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t free_;                // GUARDED_BY(mutex_), as all of these
+  std::deque<uint64_t> line_;  // tickets of those who wait, the first in front
+  uint64_t next_ticket_ = 0;
+};
+
+}  // namespace trireme::serve

@@ -1,0 +1,47 @@
+// The body of a prediction, whichever way it came: bytes of one picture, or JSON with several.
+//
+//   const PredictRequest request = parse_predict_json(body, {.images = 64});
+//   for (const std::string& picture : request.images) …
+//
+// The JSON is read value by value and nothing but {"images": [text, …], "topk": number} is let in, so that a hostile
+// body takes no more memory than its own size. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/core/error.h"
+
+namespace trireme::serve {
+
+/// The request cannot be understood; the message says where it is wrong.
+class RequestError : public UsageError {
+ public:
+  template <typename... Args>
+  explicit RequestError(const char* code, fmt::format_string<Args...> format, Args&&... args)
+      : UsageError(format, std::forward<Args>(args)...), code_(code) {}
+  /// "bad_json", "bad_base64", …: for programs.
+  const char* code() const { return code_; }
+
+ private:
+  const char* code_;
+};
+
+struct PredictRequest {
+  std::vector<std::string> images;  ///< bytes of picture files
+  std::optional<int> topk{};
+};
+
+struct PredictLimits {
+  size_t images = 64;
+};
+
+/// Throws RequestError.
+PredictRequest parse_predict_json(std::string_view body, const PredictLimits& limits);
+/// A whole number from 1. Throws RequestError that names it.
+int parse_topk(std::string_view text);
+
+}  // namespace trireme::serve

@@ -1,0 +1,74 @@
+// What the server answers: paths, pictures, errors. Knows no socket, so that all of it is tested without one.
+//
+//   Service service(predictor, {.max_batch = 8});
+//   http::Server server(listen_tcp("127.0.0.1", 8080), {},
+//                       [&](http::Request& request) { return service.handle(request); },
+//                       [&](int status, double seconds) { service.metrics().count_request(status, seconds); });
+//
+//   POST /v1/predict (or /predict)   one picture as it is, or JSON with several
+//   GET  /healthz                    200, and 503 once the server was told to stop
+//   GET  /metrics                    for Prometheus
+//
+// Pictures are decoded on the caller's thread, as many at a time as `decode_bytes` allows; only the engine's part is
+// gathered into batches. An answer is the same
+// whichever batch it was part of. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "trireme/http/message.h"
+#include "trireme/infer/predictor.h"
+#include "trireme/serve/batcher.h"
+#include "trireme/serve/budget.h"
+#include "trireme/serve/metrics.h"
+#include "trireme/serve/predict_request.h"
+
+namespace trireme::serve {
+
+struct ServiceOptions {
+  size_t max_batch = 8;
+  Clock::duration batch_wait = Millis(2);
+  size_t max_queue = 256;  ///< pictures that wait for the engine
+  size_t images_per_request = 64;
+  int64_t max_pixels = int64_t{1} << 25;  ///< of a picture
+  size_t decode_bytes = size_t{1} << 30;  ///< of the pictures that are being decoded; the others wait
+  Clock::duration request_timeout = std::chrono::seconds(30);  ///< from the whole request to its answer
+};
+
+class Service {
+ public:
+  /// `predictor` must outlive it. Runs the engine once on an empty picture, so that a model that cannot work is found
+  /// now and the first client does not wait for what engines do the first time.
+  Service(const infer::Predictor& predictor, const ServiceOptions& options);
+
+  http::Response handle(http::Request& request);
+  Metrics& metrics() { return metrics_; }
+
+ private:
+  using Tensor = std::vector<float>;
+  struct Picture {
+    Tensor tensor;
+    std::string error;  // of the client's bytes
+    bool too_large = false;
+  };
+
+  http::Response predict(http::Request& request);
+  PredictRequest read_request(http::Request& request) const;
+  http::Response answer(const PredictRequest& request, Deadline deadline, bool single);
+  std::vector<Picture> decode(const std::vector<std::string>& images, Deadline deadline);
+  Picture decode_one(const std::string& image, Deadline deadline);
+  std::vector<Tensor> run_batch(const std::vector<Tensor>& batch);
+  std::string prediction_text(const std::vector<Picture>& pictures, const std::vector<Tensor>& scores, int topk) const;
+  http::Response health(const http::Request& request) const;
+  http::Response metrics_page(const http::Request& request) const;
+
+  const infer::Predictor& predictor_;
+  const ServiceOptions options_;
+  Metrics metrics_;
+  Budget decoding_;
+  Batcher<Tensor, Tensor> batcher_;  // last: its thread uses the others
+};
+
+}  // namespace trireme::serve

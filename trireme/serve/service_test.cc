@@ -1,0 +1,283 @@
+#include "trireme/serve/service.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "trireme/core/base64.h"
+#include "trireme/core/error.h"
+
+namespace trireme::serve {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// PNG files of 4 x 4 pixels.
+constexpr const char* kRed =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGP4z8AARwzEcQCukw/x0F8jngAAAABJRU5ErkJggg==";
+constexpr const char* kGreen =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAD0lEQVR4nGNg+M+AQMRxAJ6jD/Flt2QIAAAAAElFTkSuQmCC";
+constexpr const char* kBlue =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGNgYPiPhIjiAACOsw/xs6MvMwAAAABJRU5ErkJggg==";
+
+std::string picture(const char* base64) {
+  return base64_decode(base64).bytes;
+}
+
+constexpr const char* kDescription = R"(
+Global: {model_name: Colours}
+Input: {name: x, shape: [-1, 3, 4, 4]}
+Output: {name: out, activation: softmax, class_num: 3}
+PreProcess:
+  transform_ops:
+    - ResizeImage: {size: 4}
+    - NormalizeImage: {scale: 1.0/255.0, mean: [0.0, 0.0, 0.0], std: [1.0, 1.0, 1.0], order: ''}
+    - ToCHWImage:
+PostProcess: {Topk: {topk: 2, label_list: [red, green, blue]}}
+)";
+
+/// Scores are the means of the three channels. Can be held at a gate, and broken.
+class ColourEngine : public infer::Engine {
+ public:
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = true;
+    bool broken = false;
+    int entered = 0;
+  };
+  explicit ColourEngine(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+
+  std::string name() const override { return "colours"; }
+  void run(std::span<const float> images, int64_t batch, std::span<float> scores) override {
+    wait();
+    constexpr size_t kPlane = 16;
+    for (size_t i = 0; i < static_cast<size_t>(batch) * 3; ++i) {
+      float sum = 0;
+      for (const float value : images.subspan(i * kPlane, kPlane)) sum += value;
+      scores[i] = sum / kPlane;
+    }
+  }
+
+ private:
+  void wait() {
+    std::unique_lock lock(gate_->mutex);
+    ++gate_->entered;
+    gate_->changed.notify_all();
+    gate_->changed.wait_for(lock, seconds(20), [this] { return gate_->open; });
+    if (gate_->broken) throw UsageError("a secret of the engine");
+  }
+  std::shared_ptr<Gate> gate_;
+};
+
+class ServiceTest : public testing::Test {
+ protected:
+  ~ServiceTest() override { set_gate(true); }
+
+  void start(const ServiceOptions& options = {}) {
+    predictor_ =
+        std::make_unique<infer::Predictor>(bundle::parse(kDescription, "test"), std::make_unique<ColourEngine>(gate_));
+    service_ = std::make_unique<Service>(*predictor_, options);
+  }
+  void set_gate(bool open) {
+    {
+      std::lock_guard lock(gate_->mutex);
+      gate_->open = open;
+    }
+    gate_->changed.notify_all();
+  }
+  void wait_entered(int count) {
+    std::unique_lock lock(gate_->mutex);
+    ASSERT_TRUE(gate_->changed.wait_for(lock, seconds(20), [&] { return gate_->entered >= count; }));
+  }
+  http::Response ask(http::Request request) {
+    request.arrived = Clock::now();
+    return service_->handle(request);
+  }
+  http::Response post(std::string body, const std::string& type, const std::string& query = "") {
+    return ask({.method = "POST",
+                .path = "/v1/predict",
+                .query = query,
+                .headers = {{"content-type", type}},
+                .body = std::move(body)});
+  }
+  http::Response get(const std::string& path, const std::string& method = "GET") {
+    return ask({.method = method, .path = path, .query = "", .headers = {}, .body = ""});
+  }
+  std::string code_of(const http::Response& response) {
+    return fmt::format("{} {}", response.status, Json::parse(response.body)["error"]["code"].get<std::string>());
+  }
+  std::string message_of(const http::Response& response) { return Json::parse(response.body)["error"]["message"]; }
+
+  std::shared_ptr<ColourEngine::Gate> gate_ = std::make_shared<ColourEngine::Gate>();
+  std::unique_ptr<infer::Predictor> predictor_;
+  std::unique_ptr<Service> service_;
+};
+
+std::string json_of(const std::vector<std::string>& images) {
+  return Json{{"images", images}}.dump();
+}
+
+TEST_F(ServiceTest, AnswersOnePicture) {
+  start();
+  const http::Response response = post(picture(kGreen), "image/png; charset=binary");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(Json::parse(response.body), Json::parse(R"({"model": "Colours", "predictions":
+                [{"class_ids": [1, 0], "scores": [1.0, 0.0], "label_names": ["green", "red"]}]})"));
+  EXPECT_EQ(post(picture(kGreen), "application/octet-stream").body, response.body);
+  EXPECT_EQ(post(picture(kGreen), "IMAGE/JPEG").body, response.body) << "the bytes decide, not the label";
+  EXPECT_EQ(Json::parse(post(picture(kGreen), "image/png", "topk=1").body)["predictions"][0]["class_ids"], Json({1}));
+}
+
+TEST_F(ServiceTest, AnswersSeveralInTheirOrderTheBadOnesToo) {
+  start({.max_batch = 2});
+  const http::Response response = post(json_of({kBlue, "bm8gcGljdHVyZQ==", kRed, kGreen}), "application/json");
+  EXPECT_EQ(response.status, 200);
+  const Json predictions = Json::parse(response.body)["predictions"];
+  ASSERT_EQ(predictions.size(), 4U);
+  EXPECT_EQ(predictions[0]["class_ids"][0], 2);
+  EXPECT_TRUE(predictions[1].contains("error"));
+  EXPECT_EQ(predictions[2]["class_ids"][0], 0);
+  EXPECT_EQ(predictions[3]["label_names"][0], "green");
+}
+
+TEST_F(ServiceTest, SaysWhatIsWrongWithARequest) {
+  start({.images_per_request = 2});
+  EXPECT_EQ(code_of(post("", "image/png")), "400 empty_body");
+  EXPECT_EQ(code_of(post("no picture", "image/png")), "400 bad_image");
+  EXPECT_EQ(code_of(post("{", "application/json")), "400 bad_json");
+  EXPECT_EQ(code_of(post(json_of({"x"}), "application/json")), "400 bad_base64");
+  EXPECT_EQ(code_of(post(json_of({"", "", ""}), "application/json")), "400 too_many_images");
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png", "topk=x")), "400 bad_topk");
+  EXPECT_EQ(code_of(post(picture(kRed), "text/plain")), "415 unsupported_type");
+  EXPECT_THAT(message_of(post(picture(kRed), "")), HasSubstr("missing"));
+  EXPECT_THAT(message_of(post(json_of({"bm8="}), "application/json")), HasSubstr("images[0]"));
+  http::Request packed{.method = "POST",
+                       .path = "/predict",
+                       .query = "",
+                       .headers = {{"content-type", "image/png"}, {"content-encoding", "gzip"}},
+                       .body = "x"};
+  EXPECT_EQ(code_of(ask(packed)), "415 unsupported_type");
+}
+
+TEST_F(ServiceTest, APictureMayBeTooLarge) {
+  start({.max_pixels = 15});
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "413 image_too_large");
+  EXPECT_THAT(message_of(post(picture(kRed), "image/png")), HasSubstr("4x4 are 16 pixels; the limit is 15"));
+  EXPECT_EQ(code_of(post(json_of({kRed, "bm8="}), "application/json")), "413 image_too_large") << "the first counts";
+  EXPECT_EQ(code_of(post(json_of({"bm8=", kRed}), "application/json")), "400 bad_image");
+  start({.decode_bytes = 48 + 192 - 1});  // pixels, and the input's floats
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "413 image_too_large");
+  EXPECT_THAT(message_of(post(picture(kRed), "image/png")),
+              HasSubstr("240 bytes to decode and resize; the limit is 239"));
+}
+
+TEST_F(ServiceTest, PicturesAreDecodedInTurnWhenMemoryIsScarce) {
+  start({.decode_bytes = 240});  // for one
+  std::string damaged = picture(kRed);
+  damaged[damaged.size() - 20] ^= 1;
+  std::vector<std::future<int>> answers;
+  for (int i = 0; i < 12; ++i)
+    answers.push_back(std::async(std::launch::async, [&, i] {
+      return i % 3 == 0 ? post(damaged, "image/png").status : post(picture(kGreen), "image/png").status;
+    }));
+  for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].get(), i % 3 == 0 ? 400 : 200) << i;
+  EXPECT_EQ(post(json_of({kRed, kGreen, kBlue}), "application/json").status, 200);
+}
+
+TEST_F(ServiceTest, ADamagedPictureIsTheClientsFault) {
+  start();
+  std::string bytes = picture(kRed);
+  const size_t whole = bytes.size() - 4;  // the checksum of the end, which holds nothing, may be missing
+  for (size_t length = 0; length < whole; ++length)
+    EXPECT_EQ(post(bytes.substr(0, length), "image/png").status, 400) << length;
+  bytes[bytes.size() - 20] ^= 1;
+  EXPECT_EQ(code_of(post(bytes, "image/png")), "400 bad_image");
+}
+
+TEST_F(ServiceTest, PathsAndMethods) {
+  start();
+  EXPECT_THAT(message_of(get("/nowhere")),
+              AllOf(HasSubstr("/nowhere"), HasSubstr("/v1/predict"), HasSubstr("/metrics")));
+  EXPECT_EQ(get("/nowhere").status, 404);
+  const http::Response response = get("/v1/predict");
+  EXPECT_EQ(response.status, 405);
+  EXPECT_THAT(response.headers, testing::ElementsAre(testing::Pair("Allow", "POST")));
+  EXPECT_EQ(get("/healthz", "POST").headers.at(0).second, "GET, HEAD");
+  EXPECT_EQ(get("/metrics", "DELETE").status, 405);
+  EXPECT_EQ(get("/healthz", "HEAD").status, 200);
+}
+
+TEST_F(ServiceTest, HealthEndsWithTheDrain) {
+  start();
+  EXPECT_EQ(get("/healthz").status, 200);
+  http::Request late{.method = "GET", .path = "/healthz", .query = "", .headers = {}, .body = "", .late = true};
+  EXPECT_EQ(ask(late).status, 503);
+  late.method = "POST";
+  late.path = "/predict";
+  const http::Response response = ask(late);
+  EXPECT_EQ(code_of(response), "503 draining");
+  EXPECT_EQ(response.headers.at(0).first, "Retry-After");
+}
+
+TEST_F(ServiceTest, PicturesOfSeveralRequestsShareABatchAndKeepTheirAnswers) {
+  start({.max_batch = 3, .batch_wait = seconds(20)});
+  const char* colours[] = {kRed, kGreen, kBlue};
+  std::vector<std::string> alone;
+  for (const char* colour : colours) alone.push_back(post(picture(colour), "image/png").body);
+  set_gate(false);
+  std::vector<std::future<std::string>> together;
+  together.push_back(std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").body; }));
+  wait_entered(5);  // the first run at the start, three alone, and this one
+  for (const char* colour : colours)
+    together.push_back(std::async(std::launch::async, [&, colour] { return post(picture(colour), "image/png").body; }));
+  const Deadline deadline = Deadline::in(seconds(20));
+  while (get("/metrics").body.find("trireme_queue_depth 3") == std::string::npos && !deadline.passed())
+    std::this_thread::yield();
+  set_gate(true);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(together[i + 1].get(), alone[i]);
+  EXPECT_THAT(get("/metrics").body,
+              AllOf(HasSubstr("trireme_batch_size_bucket{le=\"2\"} 4\n"),
+                    HasSubstr("trireme_batch_size_bucket{le=\"4\"} 5\n"), HasSubstr("trireme_batch_size_sum 7\n")));
+}
+
+TEST_F(ServiceTest, AFullQueueAndALongWaitAreTold) {
+  start({.max_batch = 1, .max_queue = 1, .images_per_request = 1, .request_timeout = Millis(100)});
+  set_gate(false);
+  auto running = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png"); });
+  wait_entered(2);
+  auto waiting = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png"); });
+  http::Response response = post(picture(kRed), "image/png");
+  const Deadline deadline = Deadline::in(seconds(20));
+  EXPECT_EQ(code_of(running.get()), "504 timeout");
+  EXPECT_THAT((std::vector<std::string>{code_of(waiting.get()), code_of(response)}),
+              testing::UnorderedElementsAre("504 timeout", "503 overloaded"));
+  EXPECT_FALSE(deadline.passed());
+}
+
+TEST_F(ServiceTest, AnEngineThatFailsIsNotTheClientsFault) {
+  start();
+  {
+    std::lock_guard lock(gate_->mutex);
+    gate_->broken = true;
+  }
+  EXPECT_THROW(post(picture(kRed), "image/png"), UsageError) << "of which http::Server makes a 500";
+}
+
+TEST_F(ServiceTest, AModelThatCannotWorkIsFoundAtTheStart) {
+  gate_->broken = true;
+  EXPECT_THROW(start(), UsageError);
+}
+
+}  // namespace
+}  // namespace trireme::serve

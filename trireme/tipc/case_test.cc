@@ -1,0 +1,141 @@
+#include "trireme/tipc/case.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/tipc/test_texts.h"
+
+namespace trireme::tipc {
+namespace {
+
+using Lines = std::vector<std::string>;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Case understand(const Lines& lines) {
+  return make_case(parse_config(text_of(lines), "x.txt"));
+}
+
+std::string refusal(const Lines& lines) {
+  try {
+    understand(lines);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "it was taken";
+}
+
+TEST(Case, NumbersByMode) {
+  const Case test = understand(short_lines());
+  EXPECT_EQ(test.epochs.at(Mode::lite_train_lite_infer), "2");
+  EXPECT_EQ(test.epochs.at(Mode::lite_train_whole_infer), "2");  // the same training
+  EXPECT_EQ(test.epochs.at(Mode::whole_train_whole_infer), "90");
+  EXPECT_THROW(test.epochs.at(Mode::benchmark_train), UsageError);
+  EXPECT_EQ(understand(long_lines()).batch_size.at(Mode::whole_train_whole_infer), "8");
+  EXPECT_EQ(understand(with_line(short_lines(), 6, "null:null")).epochs.at(Mode::lite_train_lite_infer), "");
+}
+
+TEST(Case, BadNumbersAreNamed) {
+  for (const char* value : {"lite_train_lite_infer=x", "lite_train_lite_infer=0", "lite_train_lite_infer=", "0", "-1"})
+    EXPECT_THAT(refusal(with_line(short_lines(), 6, std::string("--epochs:") + value)),
+                AllOf(HasSubstr("x.txt:6: --epochs"), HasSubstr("whole number")))
+        << value;
+  EXPECT_THAT(refusal(with_line(short_lines(), 6, "--epochs:lite_train_lite_infr=2")),
+              AllOf(HasSubstr("x.txt:6: --epochs"), HasSubstr("did you mean lite_train_lite_infer?")));
+  EXPECT_THAT(refusal(with_line(short_lines(), 8, "--batch-size:whole_infer=1|whole_infer=2")), HasSubstr("twice"));
+}
+
+TEST(Case, Trainers) {
+  const Case test = understand(with_line(long_lines(), 15, "trainer:normal_train|distill_train|to_static_train"));
+  ASSERT_EQ(test.trainers.size(), 3u);
+  EXPECT_THAT(test.trainers[0].command, ElementsAre("tools/train.py", "-c", "tiny.yaml"));
+  EXPECT_THAT(test.trainers[1].command, ElementsAre("tools/train.py", "-c", "ssld.yaml"));
+  EXPECT_THAT(test.trainers[1].export_command, ElementsAre("tools/export.py", "-c", "ssld.yaml"));
+  EXPECT_THAT(test.trainers[2].command,
+              ElementsAre("tools/train.py", "-c", "tiny.yaml", "-o", "Global.to_static=True"));
+}
+
+TEST(Case, TrainersThatCannotBe) {
+  EXPECT_THAT(refusal(with_line(long_lines(), 15, "trainer:amp_train")),
+              AllOf(HasSubstr("x.txt:15: trainer"), HasSubstr("'amp_train' has no line"), HasSubstr("norm_train")));
+  EXPECT_THAT(refusal(with_line(long_lines(), 15, "trainer:pact_train")),
+              AllOf(HasSubstr("x.txt:17: pact_train"), HasSubstr("no command")));
+  EXPECT_THAT(refusal(with_line(short_lines(), 13, "trainer:norm_train|normal_train")), HasSubstr("twice"));
+  EXPECT_THAT(refusal(with_line(short_lines(), 14, "norm_train:-c x")), HasSubstr("program is missing"));
+  EXPECT_THAT(refusal(with_line(short_lines(), 14, "norm_train:sh -c 'exit")), HasSubstr("quote"));
+}
+
+TEST(Case, EmptyAlternativesAreNamed) {
+  const std::vector<std::pair<size_t, std::string>> bad = {
+      {4, "gpu_list:0||1"},         {4, "gpu_list:|0"},        {4, "gpu_list:"},
+      {5, "-o Global.device:cpu|"}, {6, "-o Global.amp:|amp"}, {7, "-o Global.epochs:1|"},
+      {15, "trainer:norm_train|"},  {41, "-o use_gpu:True|"},  {43, "-o cpu_threads:1||6"},
+      {44, "-o batch_size:|"},      {46, "-o precision:fp32|"}};
+  for (const auto& [line, text] : bad)
+    EXPECT_THAT(refusal(with_line(long_lines(), line, text)),
+                AllOf(HasSubstr(fmt::format("x.txt:{}: {}", line, text.substr(0, text.find(':')))),
+                      HasSubstr("empty alternative")))
+        << text;
+}
+
+TEST(Case, ValuesThatCannotBe) {
+  EXPECT_THAT(refusal(with_line(long_lines(), 4, "gpu_list:0|zero")),
+              AllOf(HasSubstr("x.txt:4: gpu_list"), HasSubstr("'zero'")));
+  EXPECT_THAT(refusal(with_line(long_lines(), 5, "-o Global.device:tpu")), HasSubstr("x.txt:5: -o Global.device"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 6, "-o Global.auto_cast:int8")), HasSubstr("x.txt:6:"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 41, "-o Global.use_gpu:maybe")), HasSubstr("x.txt:41:"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 2, "model_name:../../etc")), HasSubstr("x.txt:2: model_name"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 2, "model_name:null")), HasSubstr("needs a value"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 54, "fp_items:fp8")),
+              AllOf(HasSubstr("x.txt:54: fp_items"), HasSubstr("'fp8'")));
+  EXPECT_THAT(refusal(with_line(long_lines(), 53, "batch_size:0")), HasSubstr("x.txt:53: batch_size"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 55, "epochs:1")), HasSubstr("has no epoch"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 57, "flags:A")), HasSubstr("NAME=VALUE"));
+}
+
+TEST(Case, TooManyCombinations) {
+  std::string list = "-o Global.batch_size:1";
+  for (int i = 2; i < 200; ++i) list += fmt::format("|{}", i);
+  std::string threads = "-o Global.cpu_num_threads:1";
+  for (int i = 2; i < 200; ++i) threads += fmt::format("|{}", i);
+  EXPECT_THAT(refusal(with_line(with_line(long_lines(), 44, list), 43, threads)), HasSubstr("combinations"));
+}
+
+TEST(Case, InferenceOverItsAlternatives) {
+  const Case test = understand(long_lines());
+  std::vector<std::string> names;
+  for (const InferVariant& variant : test.infer_variants) names.push_back(variant.name);
+  EXPECT_THAT(names,
+              ElementsAre("gpu_precision_fp32_batchsize_1", "gpu_precision_bf16_batchsize_1",
+                          "cpu_threads_1_precision_fp32_batchsize_1", "cpu_threads_1_precision_bf16_batchsize_1",
+                          "cpu_threads_6_precision_fp32_batchsize_1", "cpu_threads_6_precision_bf16_batchsize_1"));
+  EXPECT_EQ(show_words(test.infer_variants[3].words),
+            "-o Global.use_gpu=False -o Global.cpu_num_threads=1 -o Global.precision=bf16 -o Global.batch_size=1");
+  EXPECT_EQ(show_words(test.train_infer_words), "-o Global.infer_imgs=./dataset/val -o Global.benchmark=True");
+  EXPECT_EQ(show_words(test.infer_words), "-o Global.infer_imgs=../val -o Global.benchmark=True");
+}
+
+TEST(Case, WhereThePicturesGo) {
+  EXPECT_EQ(understand(short_lines()).data_folder, "./lite_data");
+  EXPECT_EQ(understand(long_lines()).data_folder, "dataset");
+  EXPECT_EQ(understand(with_line(long_lines(), 12, "train_infer_img_dir:./a/b/val/")).data_folder, "a/b");
+  EXPECT_EQ(understand(with_line(long_lines(), 12, "train_infer_img_dir:val")).data_folder, ".");
+}
+
+TEST(Case, GivenModels) {
+  EXPECT_THAT(understand(long_lines()).given_models[0].export_command,
+              ElementsAre("tools/export.py", "-c", "tiny.yaml"));
+  EXPECT_TRUE(understand(with_line(long_lines(), 38, "infer_export:null")).given_models[0].export_command.empty());
+  EXPECT_TRUE(understand(with_line(long_lines(), 37, "infer_model:null")).given_models.empty());
+}
+
+TEST(Mode, NamesBothWays) {
+  for (const std::string& name : mode_names()) EXPECT_EQ(to_string(parse_mode(name, "")), name);
+  EXPECT_THROW(parse_mode("lite", "MODE"), UsageError);
+}
+
+}  // namespace
+}  // namespace trireme::tipc

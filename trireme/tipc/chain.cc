@@ -1,0 +1,101 @@
+#include "trireme/tipc/chain.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+#include "trireme/tipc/benchmark.h"
+#include "trireme/tipc/report.h"
+
+namespace trireme::tipc {
+namespace {
+
+namespace fs = std::filesystem;
+
+Tone tone_of(const Result& result) {
+  if (result.kind == Result::Kind::passed) return Tone::good;
+  return result.kind == Result::Kind::failed ? Tone::bad : Tone::notice;
+}
+
+/// The number of this machine; 0 when it is alone or the first everywhere.
+int node_of(const PlanOptions& plan) {
+  return plan.nodes.empty() ? 0 : *std::max_element(plan.nodes.begin(), plan.nodes.end());
+}
+
+void write_report(const fs::path& file, std::string_view text) {
+  write_file_atomically(file, text, {.durable = false});
+}
+
+}  // namespace
+
+Chain::Chain(const Case& test, Mode mode, ChainOptions options)
+    : test_(test),
+      mode_(mode),
+      options_(std::move(options)),
+      folder_(output_folder(test_, mode_, options_.plan)),
+      steps_(make_plan(test_, mode_, options_.plan)) {}
+
+int Chain::run() {
+  std::error_code failed;
+  fs::create_directories(folder_, failed);
+  if (failed) throw SystemError(failed.value(), "cannot make the folder {}", folder_.string());
+  write_report(file("results_cpp", ".log"), "");
+  Runner runner({.timeout = options_.timeout,
+                 .grace = options_.grace,
+                 .output = options_.output,
+                 .begun = [this](const Step& step) { begun(step); },
+                 .ended = [this](const Step& step, const Result& result) { ended(step, result); }});
+  const std::vector<Result> results = runner.run(steps_);
+  if (mode_ == Mode::benchmark_train) report_throughput(results);
+  write_report(file("junit", ".xml"),
+               junit_xml(fmt::format("{}.{}", test_.model_name, to_string(mode_)), steps_, results));
+  say(Tone::plain, "\n" + summary(steps_, results));
+  return exit_code(runner, results);
+}
+
+fs::path Chain::file(const std::string& stem, const std::string& ending) const {
+  const int node = node_of(options_.plan);
+  return folder_ / (node == 0 ? stem + ending : fmt::format("{}.node{}{}", stem, node, ending));
+}
+
+void Chain::begun(const Step& step) {
+  say(Tone::plain, fmt::format("[{}/{}] {}: {}", ++begun_, steps_.size(), step.group, step.name));
+}
+
+void Chain::ended(const Step& step, const Result& result) {
+  if (result.kind == Result::Kind::skipped) ++begun_;
+  say(tone_of(result), status_line(step, result));
+  if (result.kind == Result::Kind::failed) {
+    say(Tone::bad,
+        fmt::format("  {} after {:.1f} s; all it said is in {}", result.reason, result.seconds, step.log.string()));
+    for (const std::string& line : result.last_lines) say(Tone::plain, "  | " + line);
+  }
+  results_ += results_line(test_.model_name, step, result) + "\n";
+  write_report(file("results_cpp", ".log"), results_);
+}
+
+void Chain::report_throughput(const std::vector<Result>& results) {
+  std::vector<Measurement> measurements;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (results[i].kind != Result::Kind::passed || !steps_[i].measured) continue;
+    const auto throughput = parse_throughput(read_file(steps_[i].log).value_or(""));
+    if (!throughput) {
+      say(Tone::notice, fmt::format("{}: no line with `ips:` in {}", steps_[i].group, steps_[i].log.string()));
+      continue;
+    }
+    measurements.push_back({*steps_[i].measured, *throughput, results[i].seconds});
+    const std::string json = throughput_json(test_.model_name, measurements.back());
+    write_report(file(steps_[i].group, ".json"), json);
+    say(Tone::plain, std::string(trim(json)));
+  }
+  if (!measurements.empty()) say(Tone::plain, "\n" + std::string(trim(speedup_table(measurements))));
+}
+
+void Chain::say(Tone tone, std::string_view line) const {
+  if (options_.say) options_.say(tone, line);
+}
+
+}  // namespace trireme::tipc

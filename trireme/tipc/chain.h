@@ -1,0 +1,55 @@
+// A plan run from its first step to the reports.
+//
+//   Chain chain(test, mode, {.timeout = 10min, .say = print});
+//   return chain.run();
+//
+// Writes beside the steps' logs: results_cpp.log, a line for each step as it ends; junit.xml; in the mode
+// benchmark_train a JSON file for each training. On other machines than the first their names end in .node1 and so on,
+// since the folder may be shared.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/tipc/runner.h"
+
+namespace trireme::tipc {
+
+enum class Tone { plain, good, bad, notice };
+
+struct ChainOptions {
+  std::chrono::milliseconds timeout{std::chrono::minutes(15)};
+  std::chrono::milliseconds grace{std::chrono::seconds(15)};
+  PlanOptions plan{};
+  std::function<void(Tone tone, std::string_view line)> say{};
+  std::function<void(std::string_view bytes)> output{};  ///< gets what steps print
+};
+
+class Chain {
+ public:
+  Chain(const Case& test, Mode mode, ChainOptions options);
+
+  const std::vector<Step>& steps() const { return steps_; }
+  /// Returns the exit code: 0 when nothing failed.
+  int run();
+
+ private:
+  std::filesystem::path file(const std::string& stem, const std::string& ending) const;
+  void begun(const Step& step);
+  void ended(const Step& step, const Result& result);
+  void report_throughput(const std::vector<Result>& results);
+  void say(Tone tone, std::string_view line) const;
+
+  const Case test_;
+  const Mode mode_;
+  const ChainOptions options_;
+  const std::filesystem::path folder_;
+  std::vector<Step> steps_;
+  std::string results_;  // what results_cpp.log holds
+  size_t begun_ = 0;
+};
+
+}  // namespace trireme::tipc

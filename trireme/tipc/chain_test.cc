@@ -1,0 +1,58 @@
+#include "trireme/tipc/chain.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/file.h"
+#include "trireme/tipc/test_texts.h"
+
+namespace trireme::tipc {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+// Without training, so that no launcher is needed: an export and two inferences, all shells.
+class ChainTest : public testing::Test {
+ protected:
+  int run(const std::string& export_script, const std::string& infer_script, PlanOptions plan = {}) {
+    auto lines = with_line(short_lines(), 25, "infer_export:sh -c '" + export_script + "' sh");
+    lines = with_line(lines, 27, "inference:sh -c '" + infer_script + "' sh");
+    plan.output = (folder_.path() / "out").string();
+    Chain chain(make_case(parse_config(text_of(lines), "x.txt")), Mode::whole_infer,
+                {.plan = plan, .say = [&](Tone, std::string_view line) { said_ += std::string(line) + "\n"; }});
+    return chain.run();
+  }
+
+  std::string file(const std::string& name) const {
+    return read_file(folder_.path() / "out/tiny/whole_infer" / name).value_or("no file");
+  }
+
+  TempDir folder_;
+  std::string said_;
+};
+
+TEST_F(ChainTest, AllIsWell) {
+  EXPECT_EQ(run("mkdir -p ${2#*=}", "test -d ${3#*=}"), 0) << said_;
+  EXPECT_THAT(said_, AllOf(HasSubstr("Run successfully with command - sh -c"), HasSubstr("3 steps: 3 passed")));
+  EXPECT_THAT(file("results_cpp.log"), AllOf(HasSubstr("Run successfully with command - tiny - sh -c"),
+                                             HasSubstr("/infer/cpp_infer_cpu_batchsize_4.log!\n")));
+  EXPECT_THAT(file("junit.xml"), HasSubstr("tests=\"3\" failures=\"0\""));
+}
+
+TEST_F(ChainTest, AFailureIsToldAndNamed) {
+  EXPECT_EQ(run("true", "echo no model; exit 3"), 1);
+  EXPECT_THAT(said_, AllOf(HasSubstr("Run failed with command"), HasSubstr("exit 3 after"), HasSubstr("  | no model"),
+                           HasSubstr("1 passed, 2 failed")));
+  EXPECT_THAT(file("junit.xml"), HasSubstr("<failure message=\"exit 3\">"));
+}
+
+TEST_F(ChainTest, OtherMachinesWriteFilesOfTheirOwn) {
+  run("true", "true", {.nodes = {1}});
+  EXPECT_THAT(file("results_cpp.node1.log"), HasSubstr("Run successfully"));
+  EXPECT_THAT(file("junit.node1.xml"), HasSubstr("testsuite"));
+  EXPECT_EQ(file("junit.xml"), "no file");
+}
+
+}  // namespace
+}  // namespace trireme::tipc

@@ -1,0 +1,124 @@
+#include "trireme/tipc/commands.h"
+
+#include <fmt/core.h>
+
+#include "trireme/core/text.h"
+#include "trireme/tipc/own_programs.h"
+
+namespace trireme::tipc {
+namespace {
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+/// The words with the interpreter before a script.
+Words program(const Case& test, const Words& command) {
+  Words words;
+  if (command[0].ends_with(".py") && !test.python.empty() && test.python != "null")
+    append(words, split_words(test.python).value_or(Words{test.python}));
+  append(words, command);
+  return words;
+}
+
+Words launched(const Placement& placement, const std::filesystem::path& folder) {
+  Words words{"trireme", "launch"};
+  append(words, placement.launch_options());
+  append(words, {"--log_dir", (folder / "log").string()});
+  return words;
+}
+
+/// A line's `key=value`, by the option that the program has for it.
+Words told(const Words& command, const char* name, const Flag& flag, const std::string& value) {
+  return Flag{key_for(command, name, flag.key), {}}.words(value);
+}
+
+Words told(const Words& command, const char* name, const ModeNumber& number, const std::string& value) {
+  return told(command, name, Flag{number.key, {}}, value);
+}
+
+/// `device=gpu`, or for a key like use_gpu `use_gpu=True`. A key that is no option is for people.
+Words device_words(const Case& test, const Words& command, const Placement& placement) {
+  const std::string key = key_for(command, "train_device", test.device_key);
+  if (!key.starts_with("-")) return {};
+  const bool asks_for_device = to_lower(key).ends_with("device");
+  const char* value = asks_for_device ? (placement.on_cpu() ? "cpu" : "gpu") : (placement.on_cpu() ? "False" : "True");
+  return Flag{key, {}}.words(value);
+}
+
+/// PaddleClas' configurations have a section AMP, which a key `-o …` reaches; other programs are told by the key.
+Words amp_words(const Words& command, const Flag& autocast, const std::string& value, const std::string& dtype = "") {
+  const std::string key = key_for(command, "autocast", autocast.key);
+  if (key == "null") return {};
+  if (!key.starts_with("-o ")) return autocast.words(value);
+  if (value == "null") return {"-o", "AMP.use_amp=False"};
+  Words words{"-o", "AMP.use_amp=True", "-o", value == "fp16" || value == "O2" ? "AMP.level=O2" : "AMP.level=O1"};
+  if (!dtype.empty()) append(words, {"-o", "AMP.dtype=" + dtype});
+  return words;
+}
+
+/// In the original chain's order.
+Words training(const Case& test, const Words& command, const Placement& placement, const std::filesystem::path& folder,
+               const std::string& epochs, const std::string& batch_size, const Words& amp) {
+  Words words = launched(placement, folder);
+  append(words, program(test, command));
+  append(words, device_words(test, command, placement));
+  append(words, told(command, "output_dir", test.output_dir, folder.string()));
+  append(words, told(command, "epochs", test.epochs, epochs));
+  append(words, told(command, "pretrained", test.pretrained, test.pretrained.values[0]));
+  append(words, amp);
+  append(words, told(command, "train_batch_size", test.batch_size, batch_size));
+  append(words, test.extra_train.words(test.extra_train.values[0]));
+  return words;
+}
+
+}  // namespace
+
+std::string group_name(const Case& test, const Placement& placement, const std::string& autocast,
+                       const Trainer& trainer) {
+  std::string name = fmt::format("{}_gpus_{}", trainer.name, placement.device_text());
+  if (test.long_names) return fmt::format("{}_autocast_{}_nodes_{}", name, autocast, placement.nodes());
+  return placement.hosts.empty() ? name : fmt::format("{}_nodes_{}", name, placement.nodes());
+}
+
+Words train_command(const Case& test, Mode mode, const Placement& placement, const std::string& autocast,
+                    const Trainer& trainer, const std::filesystem::path& folder) {
+  return training(test, trainer.command, placement, folder, test.epochs.at(mode), test.batch_size.at(mode),
+                  amp_words(trainer.command, test.autocast, autocast));
+}
+
+Words benchmark_command(const Case& test, const Placement& placement, const std::string& fp_item,
+                        const std::string& batch_size, const std::filesystem::path& folder) {
+  const Words& command = test.trainers.front().command;
+  const Words amp = fp_item == "fp32"
+                        ? amp_words(command, test.autocast, "null")
+                        : amp_words(command, test.autocast, "amp", fp_item == "bf16" ? "bfloat16" : "float16");
+  return training(test, command, placement, folder, test.benchmark->epochs, batch_size, amp);
+}
+
+Words eval_command(const Case& test, const Placement& placement, const std::string& weights) {
+  Words words = program(test, test.eval);
+  append(words, told(test.eval, "pretrained", test.pretrained, weights));
+  append(words, device_words(test, test.eval, placement));
+  append(words, test.extra_eval.words(test.extra_eval.values[0]));
+  return words;
+}
+
+Words export_words(const Case& test, const Words& command, const std::string& weights,
+                   const std::filesystem::path& inference) {
+  Words words = program(test, command);
+  append(words, told(command, "export_weights", test.export_weights, weights));
+  append(words, told(command, "save_inference_dir", test.save_inference_dir, inference.string()));
+  return words;
+}
+
+Words infer_words(const Case& test, const InferVariant& variant, const std::filesystem::path& model,
+                  const Words& more) {
+  Words words = program(test, test.inference);
+  append(words, variant.words);
+  append(words, told(test.inference, "model_dir", test.model_dir, model.string()));
+  append(words, more);
+  return words;
+}
+
+}  // namespace trireme::tipc

@@ -1,0 +1,31 @@
+// The few pictures on which a chain is tried: made, not downloaded.
+//
+//   make_lite_data("dataset/ILSVRC2012", {.images = 16});
+//
+// gives train/ and val/ with small PNG pictures whose colour tells their class, and train_list.txt and val_list.txt
+// with `path label` lines, as PaddleClas' data sets have them. The same call makes the same bytes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace trireme::tipc {
+
+struct LiteData {
+  int images = 16;  ///< in each of train and val
+  int classes = 4;
+  int width = 96;
+  int height = 80;
+};
+
+enum class DataState {
+  absent,
+  lite,   ///< made here
+  other,  ///< somebody's own
+};
+DataState data_state(const std::filesystem::path& folder);
+
+/// Replaces lite data that is there. UsageError when the folder holds something else.
+void make_lite_data(const std::filesystem::path& folder, const LiteData& data = {});
+
+}  // namespace trireme::tipc

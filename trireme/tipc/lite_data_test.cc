@@ -1,0 +1,55 @@
+#include "trireme/tipc/lite_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+#include "trireme/tipc/png_file.h"
+
+namespace trireme::tipc {
+namespace {
+
+// The whole file, worked out with Python's zlib.
+TEST(PngFile, OneRedPixel) {
+  EXPECT_EQ(to_hex(png_of(1, 1, {255, 0, 0})),
+            "89504e470d0a1a0a0000000d4948445200000001000000010802000000907753de0000000f4944415478010104"
+            "00fbff00ff0000030101008d1de5820000000049454e44ae426082");
+}
+
+TEST(LiteData, PicturesAndLists) {
+  const TempDir folder;
+  const auto data = folder.path() / "set";
+  EXPECT_EQ(data_state(data), DataState::absent);
+  make_lite_data(data, {.images = 6, .classes = 4});
+  EXPECT_EQ(data_state(data), DataState::lite);
+  for (const char* name : {"train", "val"}) {
+    const auto lines = split(*read_file(data / (std::string(name) + "_list.txt")), '\n');
+    ASSERT_EQ(lines.size(), 7u);  // the last is empty
+    EXPECT_EQ(lines[5], std::string(name) + "/005.png 1");
+    for (size_t i = 0; i < 6; ++i) EXPECT_TRUE(read_file(data / split(lines[i], ' ')[0]));
+  }
+  EXPECT_NE(read_file(data / "train/000.png"), read_file(data / "val/000.png"));
+}
+
+TEST(LiteData, MadeAgainItIsTheSame) {
+  const TempDir folder;
+  make_lite_data(folder.path() / "set", {.images = 9});
+  const auto before = read_file(folder.path() / "set/train/001.png");
+  make_lite_data(folder.path() / "set", {.images = 2});
+  EXPECT_EQ(read_file(folder.path() / "set/train/001.png"), before);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "set/train/008.png"));
+}
+
+TEST(LiteData, SomebodysOwnDataIsLeftAlone) {
+  const TempDir folder;
+  write_file_atomically(folder.path() / "mine.txt", "x");
+  EXPECT_EQ(data_state(folder.path()), DataState::other);
+  EXPECT_THROW(make_lite_data(folder.path()), UsageError);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "train"));
+  EXPECT_EQ(data_state(folder.path() / "mine.txt"), DataState::other);
+}
+
+}  // namespace
+}  // namespace trireme::tipc

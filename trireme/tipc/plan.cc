@@ -1,0 +1,195 @@
+#include "trireme/tipc/plan.h"
+
+#include "trireme/core/error.h"
+#include "trireme/tipc/commands.h"
+#include "trireme/tipc/own_programs.h"
+
+namespace trireme::tipc {
+namespace {
+
+using std::filesystem::path;
+
+constexpr const char* kNotFirst = "trainer 0 saves";
+
+/// Adds the steps of one combination after another.
+class Planner {
+ public:
+  Planner(const Case& test, Mode mode, const PlanOptions& options)
+      : test_(test), mode_(mode), folder_(output_folder(test, mode, options)), options_(options) {}
+
+  void trainings() {
+    for (size_t i = 0; i < test_.placements.size(); ++i)
+      for (const std::string& autocast : test_.autocast.values)
+        for (const Trainer& trainer : test_.trainers) training(i, autocast, trainer);
+  }
+
+  void given_models() {
+    for (size_t i = 0; i < test_.given_models.size(); ++i) {
+      node_ = 0;
+      group_ = test_.given_models.size() == 1 ? "infer" : fmt::format("infer_{}", i + 1);
+      given_model(test_.given_models[i]);
+    }
+  }
+
+  void benchmarks() {
+    if (!test_.benchmark)
+      throw UsageError("{}: benchmark_train needs a section train_benchmark_params (batch_size, fp_items, epoch)",
+                       test_.model_name);
+    std::vector<std::pair<Placement, int>> placements;
+    if (!has_single()) placements.emplace_back(single(test_.placements.front()), 0);
+    for (size_t i = 0; i < test_.placements.size(); ++i) placements.emplace_back(test_.placements[i], node_of(i));
+    for (const auto& [placement, node] : placements)
+      for (const std::string& fp_item : test_.benchmark->fp_items)
+        for (const std::string& batch_size : test_.benchmark->batch_sizes) {
+          node_ = node;
+          benchmark(placement, fp_item, batch_size);
+        }
+  }
+
+  std::vector<Step> take() { return std::move(steps_); }
+
+ private:
+  int node_of(size_t placement) const { return placement < options_.nodes.size() ? options_.nodes[placement] : 0; }
+
+  bool has_single() const {
+    for (const Placement& placement : test_.placements)
+      if (placement.devices() == 1) return true;
+    return false;
+  }
+
+  void training(size_t place, const std::string& autocast, const Trainer& trainer) {
+    const Placement& placement = test_.placements[place];
+    node_ = node_of(place);
+    group_ = group_name(test_, placement, autocast, trainer);
+    const Weights weights{folder(), weights_name(trainer.command, test_.train_model_name)};
+    const size_t train = add_train(train_command(test_, mode_, placement, autocast, trainer, folder()), placement);
+    if (node_ == 0) steps_[train].weights = weights;
+    add_eval(train, placement, weights);
+    add_export_and_infer(train, trainer.export_command, weights, placement);
+  }
+
+  void given_model(const GivenModel& model) {
+    std::optional<size_t> exported;
+    if (!model.export_command.empty()) exported = add_export(model.export_command, model.path);
+    add_infers(exported, exported ? inference_folder() : path(model.path), test_.infer_words, {});
+  }
+
+  void benchmark(const Placement& placement, const std::string& fp_item, const std::string& batch_size) {
+    group_ = fmt::format("bs{}_{}_DP_N{}C{}", batch_size, fp_item, placement.nodes(), placement.processes);
+    const size_t step = add_train(benchmark_command(test_, placement, fp_item, batch_size, folder()), placement);
+    // A device of a CPU is a process with one thread; else one process would use the cores of all.
+    if (placement.on_cpu()) steps_[step].environment.emplace_back("OMP_NUM_THREADS", "1");
+    for (const auto& variable : test_.benchmark->environment) set_variable(steps_[step], variable);
+    steps_[step].measured = Measured{batch_size, fp_item, placement.nodes(), placement.devices()};
+  }
+
+  // --- steps
+
+  Step& add(StepKind kind, const std::string& name, Words command, const std::string& log) {
+    Step step{.kind = kind, .group = group_, .name = name, .command = std::move(command)};
+    step.log = folder() / (node_ == 0 ? log + ".log" : fmt::format("{}.node{}.log", log, node_));
+    steps_.push_back(std::move(step));
+    return steps_.back();
+  }
+
+  static void set_variable(Step& step, const std::pair<std::string, std::string>& variable) {
+    std::erase_if(step.environment, [&](const auto& old) { return old.first == variable.first; });
+    step.environment.push_back(variable);
+  }
+
+  static void hide_gpus(Step& step) { step.environment.emplace_back("CUDA_VISIBLE_DEVICES", "-1"); }
+
+  size_t add_train(Words command, const Placement& placement) {
+    Step& step = add(StepKind::train, "train", std::move(command), "train");
+    if (placement.on_cpu()) hide_gpus(step);
+    return steps_.size() - 1;
+  }
+
+  void add_eval(size_t train, const Placement& placement, const Weights& weights) {
+    if (test_.eval.empty()) return;
+    Step& step = add(StepKind::eval, "eval", eval_command(test_, placement, weights.path()), "eval");
+    use_weights(step, train, weights);
+    if (placement.on_cpu()) hide_gpus(step);
+  }
+
+  void add_export_and_infer(size_t train, const Words& command, const Weights& weights, const Placement& placement) {
+    if (command.empty()) return;
+    const size_t exported = add_export(command, weights.path());
+    use_weights(steps_[exported], train, weights);
+    add_infers(exported, inference_folder(), test_.train_infer_words, placement);
+  }
+
+  size_t add_export(const Words& command, const std::string& weights) {
+    Step& step =
+        add(StepKind::export_model, "export", export_words(test_, command, weights, inference_folder()), "export");
+    if (node_ == 0) step.outdated = {inference_folder()};
+    return steps_.size() - 1;
+  }
+
+  void add_infers(std::optional<size_t> after, const path& model, const Words& more,
+                  const std::optional<Placement>& placement) {
+    if (test_.inference.empty()) return;
+    for (const InferVariant& variant : test_.infer_variants) {
+      Step& step = add(StepKind::infer, "infer " + variant.name, infer_words(test_, variant, model, more),
+                       "cpp_infer_" + variant.name);
+      step.after = after;
+      if (node_ != 0) step.skip = kNotFirst;
+      // Where nothing was trained on a GPU, none is asked for; a GPU that is missing otherwise is a failure.
+      if (step.skip.empty() && variant.gpu && placement && placement->on_cpu()) step.skip = "gpu_list has the CPU only";
+      if (!variant.gpu) hide_gpus(step);
+    }
+  }
+
+  void use_weights(Step& step, size_t after, const Weights& weights) const {
+    step.after = after;
+    step.weights = weights;
+    if (node_ != 0) step.skip = kNotFirst;
+  }
+
+  // --- places
+
+  path folder() const { return folder_ / group_; }
+  path inference_folder() const { return folder() / "inference"; }
+
+  const Case& test_;
+  const Mode mode_;
+  const path folder_;
+  const PlanOptions& options_;
+  int node_ = 0;
+  std::string group_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+const char* to_string(StepKind kind) {
+  constexpr const char* kNames[] = {"train", "eval", "export", "infer"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::string shown(const Step& step) {
+  std::string text;
+  for (const auto& [name, value] : step.environment) text += fmt::format("{}={} ", name, show_words({value}));
+  return text + show_words(step.command);
+}
+
+path output_folder(const Case& test, Mode mode, const PlanOptions& options) {
+  return path(options.output) / test.model_name / to_string(mode);
+}
+
+std::vector<Step> make_plan(const Case& test, Mode mode, const PlanOptions& options) {
+  Planner planner(test, mode, options);
+  if (mode == Mode::benchmark_train)
+    planner.benchmarks();
+  else if (mode == Mode::whole_infer)
+    planner.given_models();
+  else
+    planner.trainings();
+  std::vector<Step> steps = planner.take();
+  if (steps.empty())
+    throw UsageError("{}: nothing to run in the mode {}; are infer_model and inference null?", test.model_name,
+                     to_string(mode));
+  return steps;
+}
+
+}  // namespace trireme::tipc

@@ -1,0 +1,130 @@
+#include "trireme/tipc/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "trireme/core/error.h"
+#include "trireme/tipc/test_texts.h"
+
+namespace trireme::tipc {
+namespace {
+
+using Lines = std::vector<std::string>;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<Step> plan(const Lines& lines, Mode mode = Mode::lite_train_lite_infer, const PlanOptions& options = {}) {
+  return make_plan(make_case(parse_config(text_of(lines), "x.txt")), mode, options);
+}
+
+std::vector<std::string> commands(const std::vector<Step>& steps) {
+  std::vector<std::string> all;
+  for (const Step& step : steps) all.push_back(shown(step));
+  return all;
+}
+
+TEST(Plan, ShortFormatOnTheCpu) {
+  const auto steps = plan(short_lines());
+  const std::string folder = "./test_tipc/output/tiny/lite_train_lite_infer/norm_train_gpus_cpu2";
+  EXPECT_THAT(commands(steps),
+              ElementsAre("CUDA_VISIBLE_DEVICES=-1 trireme launch -n 2 --log_dir " + folder +
+                              "/log ./train -c tiny.yaml --output-dir=" + folder + " --epochs=2 --batch-size=4",
+                          "CUDA_VISIBLE_DEVICES=-1 ./eval -c tiny.yaml --pretrained=" + folder + "/latest",
+                          "./export -c tiny.yaml --pretrained=" + folder + "/latest --save-inference-dir=" + folder +
+                              "/inference",
+                          "CUDA_VISIBLE_DEVICES=-1 ./infer --use-gpu=False --batch-size=1 --model-dir=" + folder +
+                              "/inference --img-path=./images/demo.png --benchmark=True",
+                          "CUDA_VISIBLE_DEVICES=-1 ./infer --use-gpu=False --batch-size=4 --model-dir=" + folder +
+                              "/inference --img-path=./images/demo.png --benchmark=True"));
+  EXPECT_EQ(steps[3].log, folder + "/cpp_infer_cpu_batchsize_1.log");
+  EXPECT_EQ(steps[1].weights->path(), folder + "/latest");
+  EXPECT_EQ(steps[4].after, 2u);
+  EXPECT_FALSE(steps[0].after);
+}
+
+TEST(Plan, LongFormatOverDevicesAndPrecisions) {
+  const auto steps = plan(long_lines());
+  ASSERT_EQ(steps.size(), 4u * (3 + 6));
+  EXPECT_EQ(shown(steps[0]),
+            "trireme launch --gpus 0 --log_dir "
+            "./test_tipc/output/tiny/lite_train_lite_infer/norm_train_gpus_0_autocast_null_nodes_1/log python3 "
+            "tools/train.py -c tiny.yaml -o Global.device=gpu -o "
+            "Global.output_dir=./test_tipc/output/tiny/lite_train_lite_infer/norm_train_gpus_0_autocast_null_nodes_1 "
+            "-o Global.epochs=2 -o AMP.use_amp=False -o DataLoader.Train.sampler.batch_size=8");
+  EXPECT_THAT(shown(steps[9]), HasSubstr("-o AMP.use_amp=True -o AMP.level=O1"));
+  EXPECT_THAT(shown(steps[18]), HasSubstr("trireme launch --gpus 0,1 "));
+  EXPECT_EQ(steps[27].group, "norm_train_gpus_0,1_autocast_amp_nodes_1");
+}
+
+TEST(Plan, TheDeviceFollowsGpuList) {
+  const auto steps = plan(with_line(long_lines(), 4, "gpu_list:cpu:2"));
+  EXPECT_THAT(shown(steps[0]), HasSubstr("-o Global.device=cpu"));
+  EXPECT_EQ(steps[3].name, "infer gpu_precision_fp32_batchsize_1");
+  EXPECT_EQ(steps[3].skip, "gpu_list has the CPU only");
+  EXPECT_EQ(steps[5].skip, "");
+  EXPECT_THAT(shown(plan(with_line(short_lines(), 5, "--use_gpu:True"))[0]), HasSubstr(" --use_gpu=False "));
+}
+
+TEST(Plan, PythonGoesBeforeScriptsOnly) {
+  EXPECT_THAT(shown(plan(with_line(short_lines(), 14, "norm_train:./train.py --x"))[0]),
+              HasSubstr("/log python3 ./train.py --x "));
+  EXPECT_THAT(shown(plan(with_line(short_lines(), 14, "norm_train:./train --x.py"))[0]), HasSubstr("/log ./train "));
+}
+
+TEST(Plan, ManyMachines) {
+  Lines lines = with_line(short_lines(), 4, "gpu_list:10.0.0.1,10.0.0.2;0");
+  lines[12] = "trainer:fleet_train";
+  lines[13] = "fleet_train:train.py";
+  const auto first = plan(lines, Mode::lite_train_lite_infer, {.nodes = {0}});
+  EXPECT_EQ(first[0].group, "fleet_train_gpus_0_nodes_2");
+  EXPECT_THAT(shown(first[0]), HasSubstr("trireme launch --ips 10.0.0.1,10.0.0.2 --gpus 0 "));
+  const auto second = plan(lines, Mode::lite_train_lite_infer, {.nodes = {1}});
+  EXPECT_EQ(shown(second[0]), shown(first[0])) << "the same command on every machine";
+  EXPECT_NE(second[0].log, first[0].log) << "the folder may be shared";
+  EXPECT_FALSE(second[0].weights) << "trainer 0's are left alone";
+  EXPECT_EQ(second[0].skip, "");
+  for (size_t i = 1; i < second.size(); ++i) EXPECT_EQ(second[i].skip, "trainer 0 saves");
+}
+
+TEST(Plan, WholeInfer) {
+  const auto steps = plan(short_lines(), Mode::whole_infer);
+  ASSERT_EQ(steps.size(), 3u);
+  EXPECT_EQ(shown(steps[0]),
+            "./export -c tiny.yaml --pretrained=weights.safetensors "
+            "--save-inference-dir=./test_tipc/output/tiny/whole_infer/infer/inference");
+  EXPECT_EQ(steps[1].after, 0u);
+  Lines lines = with_line(long_lines(), 38, "infer_export:False");
+  EXPECT_THAT(shown(plan(lines, Mode::whole_infer)[0]), HasSubstr("-o Global.inference_model_dir=../inference/"));
+  EXPECT_EQ(plan(lines, Mode::whole_infer)[0].skip, "") << "a GPU that was asked for must be there";
+  EXPECT_THROW(plan(with_line(lines, 37, "infer_model:null"), Mode::whole_infer), UsageError);
+}
+
+TEST(Plan, WithoutEvalExportOrInference) {
+  EXPECT_EQ(plan(with_line(short_lines(), 17, "eval:null")).size(), 4u);
+  EXPECT_EQ(plan(with_line(short_lines(), 22, "norm_export:null")).size(), 2u);
+  EXPECT_EQ(plan(with_line(short_lines(), 27, "inference:null")).size(), 3u);
+}
+
+TEST(Plan, BenchmarkAddsWhatItIsCountedFrom) {
+  const auto steps = plan(with_line(long_lines(), 4, "gpu_list:0,1"), Mode::benchmark_train);
+  ASSERT_EQ(steps.size(), 2u * 4);
+  EXPECT_EQ(steps[0].group, "bs8_fp32_DP_N1C1");
+  EXPECT_THAT(shown(steps[0]), HasSubstr("A=1 B=x:y trireme launch --gpus 0 "));
+  EXPECT_THAT(shown(steps[0]), HasSubstr("-o Global.epochs=1 -o AMP.use_amp=False"));
+  EXPECT_THAT(shown(steps[2]), HasSubstr("-o AMP.level=O1 -o AMP.dtype=bfloat16"));
+  EXPECT_THAT(shown(steps[5]), HasSubstr("-o DataLoader.Train.sampler.batch_size=16"));
+  EXPECT_EQ(steps[7].measured->devices, 2);
+  EXPECT_EQ(plan(long_lines(), Mode::benchmark_train).size(), 2u * 4) << "0 is in the list already";
+  EXPECT_THROW(plan(short_lines(), Mode::benchmark_train), UsageError);
+}
+
+TEST(Plan, ADeviceOfACpuIsAThread) {
+  const auto lines = with_line(long_lines(), 4, "gpu_list:cpu:2");
+  EXPECT_THAT(shown(plan(lines, Mode::benchmark_train)[0]),
+              HasSubstr("CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1 A=1 B=x:y trireme launch -n 1 "));
+  EXPECT_THAT(shown(plan(with_line(lines, 57, "flags:OMP_NUM_THREADS=4"), Mode::benchmark_train)[0]),
+              HasSubstr("CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=4 trireme launch "));
+}
+
+}  // namespace
+}  // namespace trireme::tipc

@@ -1,0 +1,13 @@
+// The smallest PNG writer: 8 bits of red, green and blue, not compressed. For pictures that are made, not kept.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace trireme::tipc {
+
+/// `pixels`: red, green, blue of each pixel, row by row: width * height * 3 bytes.
+std::string png_of(uint32_t width, uint32_t height, const std::vector<uint8_t>& pixels);
+
+}  // namespace trireme::tipc

@@ -1,0 +1,67 @@
+// Runs the steps of a plan one after the other and tells how each ended.
+//
+//   Runner runner({.timeout = 10min, .output = print_bytes, .ended = print_status});
+//   const std::vector<Result> results = runner.run(steps);
+//   return exit_code(runner, results);
+//
+// A step that fails takes those with it that need it; the others are run all the same. Ctrl-C stops the running step
+// and leaves the rest. A step's processes are gone when its result is there, whatever it did. One thread.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/proc/signals.h"
+#include "trireme/tipc/plan.h"
+
+namespace trireme::tipc {
+
+struct Result {
+  enum class Kind {
+    passed,
+    failed,
+    skipped,  // on purpose, or because a step before it failed
+    not_run,  // the chain was stopped before
+  };
+  Kind kind = Kind::not_run;
+  std::string reason;  ///< of all but passed: "exit 7", "trainer 0 saves"
+  double seconds = 0;
+  std::vector<std::string> last_lines;  ///< of a failed step
+};
+
+struct RunOptions {
+  std::chrono::milliseconds timeout{std::chrono::minutes(15)};  ///< for each step
+  std::chrono::milliseconds grace{std::chrono::seconds(15)};    ///< between SIGTERM and SIGKILL
+  std::function<void(std::string_view bytes)> output{};         ///< gets what steps print; logs have it anyway
+  std::function<void(const Step&)> begun{};
+  std::function<void(const Step&, const Result&)> ended{};
+};
+
+class Runner {
+ public:
+  explicit Runner(RunOptions options) : options_(std::move(options)) {}
+
+  /// One result for each step. Where weights lay elsewhere than a command said, the command says so afterwards.
+  std::vector<Result> run(std::vector<Step>& steps);
+  /// The signal that stopped the chain, or 0.
+  int stopped_by() const { return stopped_by_; }
+
+ private:
+  struct Running;
+  Result try_step(Step& step, proc::SignalGate& gate);
+  Result run_step(Step& step, proc::SignalGate& gate);
+  void supervise(Running& running, proc::SignalGate& gate);
+  void mind_the_time(Running& running) const;
+
+  const RunOptions options_;
+  int stopped_by_ = 0;
+};
+
+/// 0 when nothing failed, 1 otherwise, 128 + signal for a chain that was stopped.
+int exit_code(const Runner& runner, const std::vector<Result>& results);
+
+}  // namespace trireme::tipc

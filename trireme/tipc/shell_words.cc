@@ -1,0 +1,75 @@
+#include "trireme/tipc/shell_words.h"
+
+#include "trireme/core/text.h"
+
+namespace trireme::tipc {
+namespace {
+
+constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
+
+std::string show_word(const std::string& word) {
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// One word at a time; `at` moves on.
+class Splitter {
+ public:
+  explicit Splitter(std::string_view text) : text_(text) {}
+
+  /// False: no word is left, or a quote is open (then whole() is false).
+  bool next(std::string& word) {
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
+    if (at_ >= text_.size()) return false;
+    word.clear();
+    while (at_ < text_.size() && !is_space(text_[at_]))
+      if (!take(word)) return whole_ = false;
+    return true;
+  }
+  bool whole() const { return whole_; }
+
+ private:
+  static bool is_space(char c) { return c == ' ' || c == '\t'; }
+
+  bool take(std::string& word) {
+    const char c = text_[at_++];
+    if (c == '\'' || c == '"') return take_quoted(word, c);
+    if (c == '\\' && at_ == text_.size()) return false;
+    word += c == '\\' ? text_[at_++] : c;
+    return true;
+  }
+
+  bool take_quoted(std::string& word, char quote) {
+    for (; at_ < text_.size(); ++at_) {
+      if (text_[at_] == quote) return ++at_, true;
+      const bool escape = quote == '"' && text_[at_] == '\\' && at_ + 1 < text_.size() &&
+                          (text_[at_ + 1] == '"' || text_[at_ + 1] == '\\');
+      if (escape) ++at_;
+      word += text_[at_];
+    }
+    return false;
+  }
+
+  std::string_view text_;
+  size_t at_ = 0;
+  bool whole_ = true;
+};
+
+}  // namespace
+
+std::optional<Words> split_words(std::string_view text) {
+  Words words;
+  Splitter splitter(text);
+  for (std::string word; splitter.next(word);) words.push_back(word);
+  return splitter.whole() ? std::optional(words) : std::nullopt;
+}
+
+std::string show_words(const Words& words) {
+  Words shown;
+  for (const std::string& word : words) shown.push_back(show_word(word));
+  return join(shown, " ");
+}
+
+}  // namespace trireme::tipc

@@ -1,0 +1,189 @@
+// Model::fit: what it takes, how it stops, and what it leaves behind.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <torch/torch.h>
+
+#include <sstream>
+
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/data/loader.h"
+#include "trireme/train/model.h"
+#include "trireme/train/test_model.h"
+
+namespace trireme {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(Fit, FitsAndEvaluatesByALoader) {
+  const data::LoaderOptions order{.batch_size = 7, .shuffle = true, .seed = 0, .workers = 0};
+  data::Loader train(points(), order);
+  data::Loader test(points(20), {.batch_size = 6});
+  Model by_loader = prepared(seeded_net()), by_dataset = prepared(seeded_net());
+  const auto bar = std::make_shared<std::ostringstream>();
+  const Results results =
+      by_loader.fit(train, {.eval = test, .epochs = 3, .callbacks = {callback::ProgressBar({.out = bar.get()})}});
+  const Results expected =
+      by_dataset.fit(points(), {.eval = points(20), .batch_size = 7, .eval_batch_size = 6, .epochs = 3, .verbose = 0});
+  EXPECT_TRUE(flat(by_loader).equal(flat(by_dataset)));
+  EXPECT_EQ(results.at("eval_loss"), expected.at("eval_loss"));
+  EXPECT_EQ(train.epoch(), 3);
+  EXPECT_THAT(bar->str(), HasSubstr("step 9/9"));
+  EXPECT_EQ(by_loader.evaluate(test, {.verbose = 0}).at("loss"), results.at("eval_loss"));
+  EXPECT_TRUE(
+      by_loader.predict(test, {.verbose = 0}).equal(by_loader.predict(points(20), {.batch_size = 6, .verbose = 0})));
+}
+
+TEST(Fit, FitsTheRestOfALoadersEpoch) {
+  data::Loader first(points(12), {.batch_size = 2});
+  int64_t seen = 0;
+  std::string state;
+  for (auto batch = first.begin(); batch != data::Loader::end(); ++batch)
+    if (++seen == 4) state = to_text(first.state());
+  data::Loader rest(points(12), {.batch_size = 2});
+  rest.load_state(data::parse_sampler_state(state));
+  const auto diary = std::make_shared<Diary>();
+  Model model = prepared(seeded_net());
+  model.fit(std::move(rest), {.epochs = 2, .verbose = 0, .callbacks = {diary}});
+  EXPECT_EQ(diary->text, "train{epoch0{0()1(*)}epoch1{0()1()2()3()4()5(*)}}");
+}
+
+TEST(Fit, RefusesALoaderOfAnotherRank) {
+  data::Loader second(points(), {.batch_size = 2}, RankInfo{1, 2});
+  EXPECT_THAT([&] { prepared(seeded_net()).fit(second); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("as rank 1 of 2"), HasSubstr("this is rank 0 of 1"))));
+}
+
+TEST(Fit, ComesBackFromLowPrecision) {
+  TempDir folder;
+  Model model(seeded_net());
+  const auto prepare = [&](AmpLevel level) {
+    model.prepare({.optimizer = sgd(1e-3), .loss = torch::nn::CrossEntropyLoss(), .amp = {.level = level}});
+  };
+  prepare(AmpLevel::O2);
+  model.fit(points(), {.batch_size = 20, .verbose = 0});
+  EXPECT_EQ(model.parameters()[0].scalar_type(), torch::kBFloat16);
+  model.save(folder.path() / "masters", {.training = false});
+  prepare(AmpLevel::O0);
+  for (const torch::Tensor& parameter : model.parameters()) EXPECT_EQ(parameter.scalar_type(), torch::kFloat);
+  model.save(folder.path() / "full", {.training = false});
+  EXPECT_EQ(read_file(folder.path() / "full.safetensors"), read_file(folder.path() / "masters.safetensors"));
+  const torch::Tensor before = flat(model).clone();
+  model.fit(points(), {.batch_size = 20, .verbose = 0});
+  EXPECT_FALSE(flat(model).equal(before));
+}
+
+struct Interrupter : Callback {
+  explicit Interrupter(int number) : signal(number) {}
+  void on_train_batch_end(trireme::Run& run) override {
+    if (run.epoch == 1 && run.step == 1) ::raise(signal);
+  }
+  int signal;
+};
+
+void fit_interrupted(int number, const std::filesystem::path& save_dir) {
+  prepared(seeded_net())
+      .fit(points(), {.batch_size = 10,
+                      .epochs = 3,
+                      .save_dir = save_dir,
+                      .verbose = 0,
+                      .shuffle = false,
+                      .num_workers = 0,
+                      .callbacks = {Interrupter(number)}});
+}
+
+// The child begins the test anew, so that nothing but its name tells the two of them the folder.
+TEST(FitDeathTest, SavesBeforeASignalEndsIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const std::filesystem::path out = std::filesystem::path(testing::TempDir()) / "trireme_interrupted_fit";
+  std::filesystem::remove_all(out);
+  EXPECT_EXIT(fit_interrupted(SIGTERM, out), testing::KilledBySignal(SIGTERM), "step 3/6: ends by SIGTERM");
+  EXPECT_TRUE(std::filesystem::exists(out / "0.safetensors"));
+  EXPECT_FALSE(std::filesystem::exists(out / "1.safetensors")) << "an epoch that was not finished";
+  EXPECT_FALSE(std::filesystem::exists(out / "final.safetensors"));
+  Model loaded = prepared(seeded_net()), expected = prepared(seeded_net());
+  loaded.load(out / "interrupted");
+  expected.fit(points(), {.batch_size = 10, .verbose = 0, .shuffle = false, .num_iters = 9});
+  EXPECT_TRUE(flat(loaded).equal(flat(expected)));
+  std::filesystem::remove_all(out);
+}
+
+TEST(FitDeathTest, WithNothingToSaveEndsAtOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(fit_interrupted(SIGINT, {}), testing::KilledBySignal(SIGINT), "");
+}
+
+TEST(Fit, LeavesSignalsToAProgramThatHandlesThem) {
+  const TempDir folder;
+  static volatile sig_atomic_t came = 0;
+  const auto before = ::signal(SIGINT, [](int) { came = 1; });
+  const auto diary = std::make_shared<Diary>();
+  prepared(seeded_net())
+      .fit(points(4), {.batch_size = 2,
+                       .epochs = 2,
+                       .save_dir = folder.path(),
+                       .verbose = 0,
+                       .callbacks = {Interrupter(SIGINT), diary}});
+  ::signal(SIGINT, before);
+  EXPECT_EQ(came, 1);
+  EXPECT_EQ(diary->text, "train{epoch0{0()1(*)}epoch1{0()1(*)}}");
+}
+
+TEST(Fit, StopsAfterSoManyBatches) {
+  const auto diary = std::make_shared<Diary>();
+  Model model = prepared(seeded_net());
+  model.fit(points(6), {.batch_size = 2, .epochs = 1, .verbose = 0, .callbacks = {diary}, .num_iters = 4});
+  EXPECT_EQ(diary->text, "train{epoch0{0()1()2(*)}epoch1{0(*)}}");
+}
+
+TEST(Fit, AccumulatesToTheSameStep) {
+  // Batch normalisation would see other batches.
+  const auto fitted = [](const FitOptions& options) {
+    torch::manual_seed(5);
+    Model model(torch::nn::Linear(4, 3));
+    model.prepare(sgd(0.1), torch::nn::CrossEntropyLoss());
+    model.fit(points(50), options);
+    return flat(model);
+  };
+  const torch::Tensor large = fitted({.batch_size = 12, .epochs = 2, .verbose = 0});
+  // 50 = 4 x 12 + 2: the last step of an epoch is smaller.
+  EXPECT_TRUE(
+      fitted({.batch_size = 4, .epochs = 2, .verbose = 0, .accumulate_grad_batches = 3}).allclose(large, 1e-5, 1e-6));
+  EXPECT_FALSE(fitted({.batch_size = 4, .epochs = 2, .verbose = 0}).allclose(large, 1e-5, 1e-6));
+}
+
+TEST(Fit, ACallbackStopsTraining) {
+  struct Stopper : Callback {
+    void on_train_batch_end(trireme::Run& run) override { run.stop = run.stop || run.step == 1; }
+  };
+  const auto diary = std::make_shared<Diary>();
+  Model model = prepared(seeded_net());
+  model.fit(points(12), {.batch_size = 2, .epochs = 3, .log_freq = 3, .verbose = 0, .callbacks = {Stopper(), diary}});
+  EXPECT_EQ(diary->text, "train{epoch0{0()1()2(*)}}");
+}
+
+TEST(Fit, ALossThatIsNoNumberEndsTraining) {
+  TempDir folder;
+  torch::Tensor x = torch::randn({40, 4});
+  Model model = prepared(seeded_net());
+  model.fit(data::TensorDataset(x, torch::zeros({40}, torch::kLong)),
+            {.batch_size = 4, .save_dir = folder.path(), .verbose = 0});
+  x[25] = std::nan("");
+  EXPECT_THAT(
+      [&] {
+        model.fit(
+            data::TensorDataset(x, torch::zeros({40}, torch::kLong)),
+            {.batch_size = 4, .epochs = 3, .log_freq = 5, .save_dir = folder.path(), .verbose = 0, .shuffle = false});
+      },
+      ThrowsMessage<UsageError>(AllOf(HasSubstr("epoch 1/3, step 7/10"), HasSubstr("rank 0 is nan"),
+                                      HasSubstr(folder.path().string()), HasSubstr("learning rate"))));
+  Model again = prepared(seeded_net());
+  again.load(folder.path() / "final");
+  EXPECT_TRUE(flat(again).isfinite().all().item<bool>());
+}
+
+}  // namespace
+}  // namespace trireme
