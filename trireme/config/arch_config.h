@@ -30,6 +30,7 @@ struct Arch {
   Pretrained pretrained;
   bool use_ssld = false;
   bool use_sync_bn = false;
+  bool infer_add_softmax = true;  ///< when it is exported
   /// All other keys: keyword arguments of the model, whose maker reports those it does not know.
   std::map<std::string, Node> arguments;
 
@@ -37,7 +38,6 @@ struct Arch {
   std::vector<DistilledModel> models;
   std::string infer_model_name;  ///< of the model that is evaluated and exported; empty: the last
   std::string infer_output_key;
-  bool infer_add_softmax = true;
 
   Node node;
 

@@ -84,6 +84,13 @@ TEST(ArchSection, RefusesValuesThatMakeNoSense) {
   EXPECT_THAT(refused_arch("name: A\npretrained: [1]\n"), HasSubstr("expected True, False or a path, got a list of 1"));
 }
 
+TEST(ArchSection, AnyModelMayBeExportedWithoutSoftmax) {
+  EXPECT_TRUE(read_arch(read_text("name: A\n")).infer_add_softmax);
+  const Arch raw = read_arch(read_text("name: A\ninfer_add_softmax: False\n"));
+  EXPECT_FALSE(raw.infer_add_softmax);
+  EXPECT_TRUE(raw.arguments.empty());
+}
+
 TEST(ArchSection, KeepsFurtherKeysAsArguments) {
   const Arch arch = read_arch(read_text("name: A\npretrained: w.safetensors\ndropout_prob: 0.2\nuse_ssld: True\n"), 7);
   EXPECT_EQ(arch.class_num, 7);

@@ -1,5 +1,5 @@
-// Virtual machines exist whose CPU announces AMX tiles but dies of the first tile instruction; oneDNN and
-// OpenVINO believe the announcement. Trying it in a throw-away process is the only way to know.
+// Virtual machines exist whose CPU announces AMX tiles but dies of the first tile instruction; oneDNN and OpenVINO
+// believe the announcement. Trying it in a throw-away process is the only way to know.
 #pragma once
 
 namespace trireme {
