@@ -2,9 +2,12 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <climits>
 #include <cstdio>
+#include <functional>
 
 #include "apps/infer_options.h"
 #include "apps/infer_pictures.h"
@@ -19,6 +22,15 @@ namespace {
 using infer::Answer, infer::Latency, infer::Predictor, infer::Timing;
 
 constexpr int kFailed = 1;
+
+/// The answers themselves are lost: no matter of the model or the pictures.
+struct CannotPrint : SystemError {
+  using SystemError::SystemError;
+};
+
+void expect_printed() {
+  if (std::fflush(stdout) != 0) throw CannotPrint(errno, "cannot write to standard output");
+}
 
 // --- answers, as PaddleClas prints them
 
@@ -52,7 +64,7 @@ size_t show(const PictureBatch& batch, const std::vector<Answer>& answers) {
       ++failures;
     }
   }
-  std::fflush(stdout);
+  expect_printed();
   return failures;
 }
 
@@ -98,9 +110,9 @@ Measured measure(const Predictor& predictor, const Pictures& pictures, int batch
     if (round == kWarmUp) begin = std::chrono::steady_clock::now();
     Timing timing;
     const PictureBatch batch = read_pictures(predictor, batch_of(pictures, batch_size, round));
-    predictor.predict(batch.prepared, &timing);
+    const std::vector<Answer> answers = predictor.predict(batch.prepared, &timing);
     if (round < kWarmUp) continue;
-    add(measured, timing, batch.files.size());
+    add(measured, timing, static_cast<size_t>(std::count_if(answers.begin(), answers.end(), std::mem_fn(&Answer::ok))));
     const auto taken = std::chrono::steady_clock::now() - begin;
     measured.seconds = std::chrono::duration<double>(taken).count();
     if (measured.whole.count() >= kLeast && taken > kEnough) break;
@@ -122,6 +134,7 @@ void benchmark(const Predictor& predictor, const Pictures& pictures, const Infer
   report("latency", found.whole);
   report("inference_latency", found.inference);
   fmt::print("throughput(images/s): {:.1f}\n", static_cast<double>(found.pictures) / found.seconds);
+  expect_printed();
 }
 
 // --- the program
@@ -138,7 +151,7 @@ void tell_skipped(const Pictures& pictures, const std::filesystem::path& folder)
   const size_t shown = std::min(kShown, pictures.skipped.size());
   const std::vector<std::string> names(pictures.skipped.begin(),
                                        pictures.skipped.begin() + static_cast<std::ptrdiff_t>(shown));
-  log_warning("[infer] {}: {} name(s) that end in neither .jpg, .jpeg nor .png are left out: {}{}", folder.string(),
+  log_warning("[infer] {}: left out, as they are no files that end in .jpg, .jpeg or .png: {} ({}{})", folder.string(),
               pictures.skipped.size(), printable(join(names, ", ")), shown < pictures.skipped.size() ? ", …" : "");
 }
 
@@ -163,6 +176,8 @@ int run(const std::vector<std::string>& words) {
   prepare_process();
   try {
     return answer(options);
+  } catch (const CannotPrint&) {
+    throw;
   } catch (const Error& error) {  // the options were right: it is the model or the pictures
     fmt::print(stderr, "trireme: error: {}\n", error.what());
     return kFailed;

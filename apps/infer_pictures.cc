@@ -22,7 +22,8 @@ Pictures list_folder(const fs::path& folder) {
   std::error_code failed;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
     std::error_code ignored;
-    if (is_picture(entry->path()) && !entry->is_directory(ignored))
+    const fs::file_type type = entry->status(ignored).type();  // a link to nothing is told as a picture not to be had
+    if (is_picture(entry->path()) && (type == fs::file_type::regular || type == fs::file_type::not_found))
       found.files.push_back(entry->path());
     else
       found.skipped.push_back(entry->path().filename().string());
@@ -38,11 +39,14 @@ Pictures list_folder(const fs::path& folder) {
 Pictures find_pictures(const fs::path& image) {
   std::error_code failed;
   const fs::file_status status = fs::status(image, failed);
-  if (!fs::exists(status)) throw UsageError("there is no file or folder {}", image.string());
-  if (!fs::is_directory(status)) return {{image}, {}};
+  if (status.type() == fs::file_type::not_found)
+    throw UsageError("there is no file or folder {}", printable(image.string()));
+  if (failed) throw UsageError("cannot look at {}: {}", printable(image.string()), failed.message());
+  if (fs::is_regular_file(status)) return {{image}, {}};
+  if (!fs::is_directory(status)) throw UsageError("{} is neither a file nor a folder", printable(image.string()));
   Pictures found = list_folder(image);
   if (found.files.empty())
-    throw UsageError("no picture (.jpg, .jpeg, .png) in {}, only {} other name(s)", image.string(),
+    throw UsageError("no picture (.jpg, .jpeg, .png) in {}; other names there: {}", printable(image.string()),
                      found.skipped.size());
   return found;
 }

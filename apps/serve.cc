@@ -23,6 +23,7 @@ namespace {
 
 constexpr int kSignalled = 128;  // as a shell tells of a signal
 constexpr int kUnanswered = 1;
+constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first: timeout(1) sends two
 
 /// Each of the many threads would else keep the memory of its largest picture for itself.
 void share_memory_between_threads() {
@@ -42,6 +43,14 @@ std::optional<int> next_signal(proc::SignalGate& gate, const http::Server& serve
   }
 }
 
+/// Until the server has stopped or the time is up. A signal that comes later than the first one's echoes cuts it short.
+std::optional<int> wait_drained(proc::SignalGate& gate, const http::Server& server, Deadline deadline) {
+  const Deadline echoes = Deadline::in(kImpatience);
+  while (const auto number = next_signal(gate, server, deadline))
+    if (echoes.passed()) return number;
+  return std::nullopt;
+}
+
 /// The process ends here: nothing may wait for an engine that hangs.
 [[noreturn]] void leave(int code) {
   std::fflush(nullptr);
@@ -53,7 +62,7 @@ int drain(proc::SignalGate& gate, http::Server& server, const serve::ServeOption
   log_info("[serve] SIG{}: no more connections; {} requests are in flight and have {:.3g} s", ::sigabbrev_np(number),
            server.counts().in_flight, seconds);
   server.drain();
-  if (const auto second = next_signal(gate, server, Deadline::in(options.drain_timeout))) leave(kSignalled + *second);
+  if (const auto second = wait_drained(gate, server, Deadline::in(options.drain_timeout))) leave(kSignalled + *second);
   if (server.wait(Deadline::in(Millis(0)))) {
     log_info("[serve] all requests are answered");
     return 0;

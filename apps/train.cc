@@ -5,6 +5,7 @@
 #include "apps/program.h"
 #include "trireme/config/document.h"
 #include "trireme/core/parallel_env.h"
+#include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 #include "trireme/trainer/trainer.h"
 
@@ -37,17 +38,6 @@ int exit_code(int stopped_by) {
   return stopped_by == SIGINT || stopped_by == SIGTERM ? kSignal + stopped_by : 0;
 }
 
-bool is_plain(const std::string& word) {
-  constexpr const char* kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./-_";
-  return !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
-}
-
-/// As it can be pasted into a shell.
-std::string quoted(const std::string& word) {
-  if (is_plain(word)) return word;
-  return fmt::format("'{}'", join(split(word, '\''), "'\\''"));
-}
-
 /// The command that goes on with a training that was stopped. What stood before it, a launcher's part, is not known
 /// here.
 std::string resume_command(const std::vector<std::string>& words) {
@@ -57,7 +47,7 @@ std::string resume_command(const std::vector<std::string>& words) {
     if (words[i] == "--resume")
       ++i;
     else if (!words[i].starts_with("--resume="))
-      all.push_back(quoted(words[i]));
+      all.push_back(shell_word(words[i]));
   }
   return join(all, " ") + " --resume auto";
 }

@@ -167,7 +167,7 @@ int run(const Options& options) {
     for (const tipc::Step& step : tipc::make_plan(test, mode)) fmt::print("{}\n", shown(step));
     return 0;
   }
-  chain_options.plan.nodes = tipc::own_nodes(test);
+  if (mode != Mode::whole_infer) chain_options.plan.nodes = tipc::own_nodes(test);  // the others join machines
   return tipc::Chain(test, mode, std::move(chain_options)).run();
 }
 

@@ -1,9 +1,10 @@
 """`trireme infer` from outside: answers, options, and everything that can be wrong with models and pictures."""
 
 import math
+import os
 import re
 
-from infer_case import NAMES, InferCase
+from infer_case import NAMES, PLAIN, SECONDS, InferCase
 from trireme_test import TRIREME, main
 
 LINE = re.compile(r"^(.+):\tclass id\(s\): \[([\d, ]+)\], score\(s\): \[([-\d., ]+)\], label_name\(s\): \[(.*)\]$")
@@ -31,7 +32,7 @@ class Answers(AnswersCase):
         result = self.infer("--image", "pictures", "--batch_size=2")
         answers = self.answers(result)
         self.assertEqual(list(answers), self.names)
-        self.assert_says(result, "1 name.* left out: notes.txt")
+        self.assert_says(result, r"left out.*: 1 \(notes.txt\)")
         for ids, scores, labels in answers.values():
             self.assertEqual(len(ids.split(", ")), 3)
             self.assertRegex(scores, r"^\d\.\d\d, \d\.\d\d, \d\.\d\d$")
@@ -78,6 +79,24 @@ class Wrong(AnswersCase):
         self.assertEqual(self.answers(result), good)
         self.assert_says(result, "pictures/0bad.jpg:", "pictures/1empty.png:", "pictures/2gone.jpg: cannot be read",
                          f"3 of {len(good) + 3} pictures could not be answered")
+
+    def test_answers_that_cannot_be_written_are_an_error(self):
+        words = f"{TRIREME} infer --model-dir inference --image pictures >/dev/full"
+        result = self.start_command(["sh", "-c", words], env=PLAIN).wait(SECONDS)
+        self.assert_ends(result, 71)
+        self.assert_says(result, "cannot write to standard output: No space left on device")
+
+    def test_a_pipe_is_no_picture(self):
+        os.mkfifo(self.folder / "pictures/pipe.png")
+        result = self.infer("--image", "pictures")
+        self.assert_says(result, r"left out.*\(pipe.png\)")
+        self.assertEqual(list(self.answers(result)), self.names)
+        self.assert_says(self.infer("--image", "pictures/pipe.png", code=1), "neither a file nor a folder")
+
+    def test_without_an_onnx_file_libtorch_computes(self):
+        expected = self.answers(self.infer("--image", "pictures"))
+        (self.folder / "inference/inference.onnx").unlink()
+        self.assertEqual(self.answers(self.infer("--image", "pictures")), expected)
 
     def test_damaged_networks(self):
         for file, engine in (("inference.onnx", "openvino"), ("inference.pt", "torch")):

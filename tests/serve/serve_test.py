@@ -230,6 +230,7 @@ class End(ServeCase):
             server.job.signal(signal.SIGTERM)
             server.job.wait_output("SIGTERM: no more connections")
             if code != 1:
+                time.sleep(0.2)  # sooner it would be part of the first
                 server.job.signal(signal.SIGTERM)
             self.assert_ends(server.job.wait(10), code)
 

@@ -5,15 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/parallel/together.h"
 
 namespace trireme::detail {
 namespace {
 
 using nlohmann::json;
-
-bool is_alone(const Group& group) {
-  return group.size() <= 1;
-}
 
 // "model": [["fc.weight", 6, [10, 3]], …]: what the other ranks must make room for.
 json layout_of(const io::TensorMap& tensors) {

@@ -1,5 +1,7 @@
 #include "trireme/core/cpu_probe.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -12,6 +14,7 @@
 #include <thread>
 
 #include "trireme/core/env.h"
+#include "trireme/core/fd.h"
 #include "trireme/core/file.h"
 
 namespace trireme {
@@ -26,17 +29,18 @@ bool announces_amx() {
 #endif
 }
 
-// Runs in a forked child: asks the kernel for the tile state, then loads and clears one tile.
-[[noreturn]] void execute_tiles() {
+// Runs in a forked child, and returns if that survives: asks the kernel for the tile state, then loads and clears one
+// tile.
+void execute_tiles() {
 #if defined(__x86_64__)
   constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr int kTileData = 18;
   rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
-  if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) ::_exit(0);  // then oneDNN does not use it either
-  alignas(64) uint8_t config[64] = {1};                                           // palette 1
-  config[16] = 16;                                                                // tile 0: 16 bytes a row
-  config[48] = 1;                                                                 // one row
+  if (::syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return;  // then oneDNN does not use it either
+  alignas(64) uint8_t config[64] = {1};                                       // palette 1
+  config[16] = 16;                                                            // tile 0: 16 bytes a row
+  config[48] = 1;                                                             // one row
   asm volatile(
       ".byte 0xc4,0xe2,0x78,0x49,0x00\n\t"  // ldtilecfg (%rax)
       ".byte 0xc4,0xe2,0x7b,0x49,0xc0\n\t"  // tilezero %tmm0
@@ -45,18 +49,28 @@ bool announces_amx() {
       : "a"(config)
       : "memory");
 #endif
-  ::_exit(0);
 }
 
+[[noreturn]] void execute_tiles_and_tell(int out) {
+  ::signal(SIGILL, SIG_DFL);
+  execute_tiles();
+  ::_exit(::write(out, "+", 1) == 1 ? 0 : 1);
+}
+
+// The child itself says that it lives: where SIGCHLD is ignored, or somebody else waits for all children, waitpid() can
+// only say that it has ended. No word counts as death, since to do without AMX costs speed, to die of it everything.
 bool dies_of_amx() {
   if (!announces_amx()) return false;
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return true;
+  const UniqueFd in(ends[0]), out(ends[1]);
   const pid_t child = ::fork();
-  if (child == 0) {
-    ::signal(SIGILL, SIG_DFL);
-    execute_tiles();
+  if (child < 0) return true;
+  if (child == 0) execute_tiles_and_tell(out.get());
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
-  int status = 0;
-  return child > 0 && ::waitpid(child, &status, 0) == child && WIFSIGNALED(status);
+  char word = 0;
+  return ::read(in.get(), &word, 1) != 1;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <time.h>
 
 #include <array>
 #include <atomic>
@@ -16,13 +17,19 @@ namespace {
 // has come on top calls it; so `before` is written first and never cleared.
 struct Watch {
   std::atomic<uint64_t> received = 0;
+  std::atomic<int64_t> first_at = 0;  // when the first came, as now_ns() says; 0: none has
   struct sigaction before {};
   int users = 0;  // GUARDED_BY(g_mutex)
 };
 
 std::mutex g_mutex;
 std::array<Watch, NSIG> g_watches;
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "the handler may not wait for a lock");
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
+              "the handler may not wait for a lock");
+
+// A second signal sooner than this is part of the first, as in the launcher: timeout(1) sends each twice, to the
+// process and to its group.
+constexpr int64_t kImpatienceNs = 100'000'000;
 
 Watch& watch_of(int number) {
   return g_watches[static_cast<size_t>(number)];
@@ -36,6 +43,20 @@ bool is_default(const struct sigaction& action) {
   return (action.sa_flags & SA_SIGINFO) == 0 && action.sa_handler == SIG_DFL;
 }
 
+// For the handler: clock_gettime() may be called there.
+int64_t now_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Whether the signal has come before, and this one is not part of that. Two threads may ask at once.
+bool is_asked_again(Watch& watch) {
+  const int64_t now = now_ns();
+  int64_t first = 0;
+  return !watch.first_at.compare_exchange_strong(first, now) && now - first >= kImpatienceNs;
+}
+
 // As if it had never been caught; the signal waits until the handler has returned.
 void end_by(int number) {
   ::signal(number, SIG_DFL);
@@ -45,7 +66,8 @@ void end_by(int number) {
 extern "C" void trireme_note_preemption(int number, siginfo_t* info, void* context) {
   const int saved = errno;
   Watch& watch = watch_of(number);
-  const bool again = watch.received.fetch_add(1, std::memory_order_relaxed) > 0;
+  watch.received.fetch_add(1, std::memory_order_relaxed);
+  const bool again = is_asked_again(watch);
   if (number == SIGINT && again && is_default(watch.before)) end_by(number);
   if ((watch.before.sa_flags & SA_SIGINFO) != 0)
     watch.before.sa_sigaction(number, info, context);
@@ -80,6 +102,7 @@ void install(int number) {
   if (watch.users++ > 0 || is_ignored(now) || is_ours(now)) return;
   watch.before = now;
   watch.received = 0;  // nobody else has looked at it: this is the first user
+  watch.first_at = 0;
   const struct sigaction ours = our_action();
   ::sigaction(number, &ours, nullptr);
 }

@@ -5,7 +5,8 @@
 //
 // While one lives the signals no longer end the process; a handler that was there before is still called, a signal that
 // was ignored stays ignored. A second SIGINT (Ctrl-C again) ends the process at once: who asks twice does not want to
-// wait. The last one to go puts back what was before, unless another handler has come on top.
+// wait. Less than 100 ms after the first it is the same wish, sent twice. The last one to go puts back what was before,
+// unless another handler has come on top.
 // Any thread; the handler itself hardly does more than count. No torch here.
 #pragma once
 

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <optional>
 #include <thread>
 
@@ -43,11 +45,23 @@ TEST_F(PreemptionTest, CtrlCOnceIsNotedTwiceEnds) {
     const PreemptionNotice notice({SIGINT});
     ::raise(SIGINT);
     EXPECT_EQ(notice.signal(), SIGINT);
+    std::this_thread::sleep_for(std::chrono::milliseconds(110));  // layers: sleep ok: sooner, it is the same Ctrl-C
     EXPECT_EXIT(::raise(SIGINT), testing::KilledBySignal(SIGINT), "");
   }
   const PreemptionNotice next({SIGINT});  // counts from the beginning
   ::raise(SIGINT);
   EXPECT_TRUE(next.received());
+}
+
+// As timeout(1) does: to the process, then to its group.
+TEST_F(PreemptionTest, OneWishSentTwiceIsOne) {
+  const auto twice = [] {
+    const PreemptionNotice notice({SIGINT});
+    ::raise(SIGINT);
+    ::raise(SIGINT);
+    ::_exit(notice.received() ? 0 : 1);
+  };
+  EXPECT_EXIT(twice(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(PreemptionTest, AnOldSignalIsNotANewOne) {

@@ -48,9 +48,9 @@ using Batch = Sample;
 
 /// Samples that could not be used, as far as this process has met them.
 struct BadSamples {
-  int64_t samples = 0;                  ///< that might be bad; 0: none ever is
+  int64_t samples = 0;                  ///< of the dataset, each once; 0: none of them is ever bad
   int64_t allowed = 0;                  ///< more than so many are an error
-  std::vector<int64_t> numbers = {};    ///< of the bad ones, each once: the same number means the same on every rank
+  std::vector<int64_t> numbers = {};    ///< of the bad ones, each once, below size(): the same on every rank
   std::vector<std::string> first = {};  ///< "path: reason" of some of them
 };
 

@@ -72,9 +72,13 @@ Batch Map::batch(const Pick& pick) const {
 
 Subset::Subset(Shared dataset, std::vector<int64_t> indices)
     : dataset_(std::move(dataset)), indices_(std::make_shared<const std::vector<int64_t>>(std::move(indices))) {
-  for (const int64_t index : *indices_)
+  std::vector<bool> seen(static_cast<size_t>(dataset_->size()));
+  for (const int64_t index : *indices_) {
     if (index < 0 || index >= dataset_->size())
       throw UsageError("Subset: there is no sample {} in a dataset of {}", index, dataset_->size());
+    if (!seen[static_cast<size_t>(index)]) ++different_;
+    seen[static_cast<size_t>(index)] = true;
+  }
 }
 
 Subset::Subset(Shared dataset, int64_t first, int64_t count) : Subset(dataset, range(first, count, dataset->size())) {}
@@ -87,6 +91,17 @@ Batch Subset::batch(const Pick& pick) const {
   Pick inner = pick;
   for (int64_t& index : inner.indices) index = indices_->at(static_cast<size_t>(index));
   return dataset_->batch(inner);
+}
+
+BadSamples Subset::bad() const {
+  BadSamples all = dataset_->bad();
+  if (all.samples == 0) return all;
+  std::unordered_set<int64_t> left(all.numbers.begin(), all.numbers.end());
+  all.samples = different_;
+  all.numbers.clear();
+  for (size_t i = 0; i < indices_->size() && !left.empty(); ++i)
+    if (left.erase((*indices_)[i]) > 0) all.numbers.push_back(static_cast<int64_t>(i));
+  return all;
 }
 
 Subset shuffled(Shared dataset, uint64_t seed) {
@@ -133,16 +148,20 @@ Batch Concat::batch(const Pick& pick) const {
   return put_together(batches, all_places);
 }
 
+// Parts that are never bad count as samples too: they remain when all of another part is bad.
 BadSamples Concat::bad() const {
   BadSamples all;
+  bool possible = false;
   for (size_t part = 0; part < parts_.size(); ++part) {
     const BadSamples one = parts_[part]->bad();
-    for (const int64_t number : one.numbers) all.numbers.push_back(all.samples + number);
-    all.samples += one.samples;
+    const int64_t begin = part == 0 ? 0 : ends_[part - 1];
+    for (const int64_t number : one.numbers) all.numbers.push_back(begin + number);
+    possible |= one.samples > 0;
+    all.samples += one.samples > 0 ? one.samples : parts_[part]->size();
     all.allowed += one.allowed;
     all.first.insert(all.first.end(), one.first.begin(), one.first.end());
   }
-  return all;
+  return possible ? all : BadSamples{};
 }
 
 struct Cache::Slots {

@@ -77,11 +77,13 @@ class Subset : public RandomDataset {
   int64_t size() const override { return static_cast<int64_t>(indices_->size()); }
   Sample get(int64_t index, uint64_t draw) const override;
   Batch batch(const Pick& pick) const override;
-  BadSamples bad() const override { return dataset_->bad(); }
+  /// Of these samples, each once, under the number of the first place where it comes.
+  BadSamples bad() const override;
 
  private:
   Shared dataset_;
   std::shared_ptr<const std::vector<int64_t>> indices_;
+  int64_t different_ = 0;  // samples
 };
 
 /// All samples in an order that the seed decides, the same for ever: to part a sorted dataset in two, say. (A Loader

@@ -9,8 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/deploy/export.h"
-#include "trireme/deploy/fold.h"
-#include "trireme/deploy/lower.h"
+#include "trireme/deploy/test_networks.h"
 #include "trireme/models/models.h"
 #include "trireme/storage/test_hardship.h"
 
@@ -165,20 +164,6 @@ TEST_F(Export, OfRawScoresAndOfSigmoid) {
 
 // --- other people's networks
 
-struct OwnNetImpl : torch::nn::Module {
-  explicit OwnNetImpl(std::function<torch::Tensor(torch::Tensor)> middle) : middle_(std::move(middle)) {
-    register_module("fc", fc_);
-  }
-  torch::Tensor forward(torch::Tensor x) { return fc_->forward(middle_(x)); }
-  std::function<torch::Tensor(torch::Tensor)> middle_;
-  torch::nn::Linear fc_{12, 2};
-};
-TORCH_MODULE(OwnNet);
-
-torch::Tensor flat(const torch::Tensor& x) {
-  return x.flatten(1);
-}
-
 TEST_F(Export, OfAHolderWithABatchSizeInItsView) {
   const OwnNet net([](torch::Tensor x) { return x.view({x.size(0), -1}); });
   export_model(net, described("Own", 3, 2), folder_);
@@ -214,6 +199,39 @@ TEST_F(Export, NamesAnOperatorWithoutEqual) {
   export_model(net, described("Own", 3, 2), folder_, {.onnx = false});
   EXPECT_FALSE(fs::exists(folder_ / "inference.onnx")) << "that of another network";
   expect_equal(net, 3, 2);
+}
+
+TEST_F(Export, TheBatchMayBeAnotherDimensionThanTheFirst) {
+  OwnNet net([](torch::Tensor x) { return split_heads(x).permute({1, 0, 2, 3}).flatten(1); });
+  export_model(net, {.model_name = "Own", .input = {.channels = 6, .height = 2, .width = 1}}, folder_);
+  torch::jit::Module module = loaded(folder_);
+  for (const int64_t batch : {1, 2, 3}) {
+    const torch::Tensor images = torch::randn({batch, 6, 2, 1});
+    EXPECT_TRUE(torch::allclose(module.forward({images}).toTensor(), net->forward(images).softmax(1), 1e-4, 1e-6));
+  }
+}
+
+TEST_F(Export, RefusesTwoDimensionsOfTheBatchInOneShape) {
+  const OwnNet net([](torch::Tensor x) {
+    const torch::Tensor rows = flat(x);
+    return rows.matmul(rows.transpose(0, 1)).unsqueeze(0).squeeze(0).matmul(rows);
+  });
+  EXPECT_THAT(refusal(net, described("Own", 3, 2)),
+              AllOf(HasSubstr("aten::unsqueeze"), HasSubstr("1 x 2 x 2, from 2 x 2"), HasSubstr(".onnx = false")));
+  export_model(net, described("Own", 3, 2), folder_, {.onnx = false});
+  expect_equal(net, 3, 2);
+}
+
+TEST_F(Export, OfOneNumberForAllDimensionsOfAConvolution) {
+  const ShortNet net([](ShortNetImpl& self, torch::Tensor x) {
+    return torch::conv2d(x, self.large, {}, /*stride=*/2, /*padding=*/1) + torch::conv2d(x, self.small, {}, 2);
+  });
+  export_model(net, described("Short", 3, 8), folder_);
+  EXPECT_EQ(convolutions(loaded(folder_)), 1) << "branches become one";
+  expect_equal(net, 3, 8);
+  // field 1 the name, 8 the numbers one by one, 20 the type: numbers
+  EXPECT_THAT(bytes_of(folder_, "inference.onnx"),
+              AllOf(HasSubstr("strides\x40\x02\x40\x02"), HasSubstr("pads\x40\x01\x40\x01\x40\x01\x40\x01")));
 }
 
 TEST_F(Export, RefusesAShapeThatIsNoRowOfScores) {
@@ -286,45 +304,14 @@ TEST_F(Export, KeepsTheOldFilesWhenTheDiskIsFull) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 3);
 }
 
-// --- parts
-
-TEST(Fold, LeavesANormalisationOfItsOwn) {
-  torch::nn::Sequential net(torch::nn::BatchNorm2d(3), torch::nn::Flatten());
-  net->eval();
-  const Network network(net.ptr(), [net](const torch::Tensor& x) mutable { return net->forward(x); });
-  Traced traced = trace(network, torch::zeros({2, 3, 4, 4}));
-  fold_batch_norms(traced);
-  EXPECT_EQ(traced.nodes_of(c10::aten::batch_norm).size(), 1U);
-  EXPECT_NO_THROW(lower(traced, {.model = "Own"}));
-}
-
-TEST(Onnx, EveryOperatorIsInTheDocumentation) {
-  const std::string page = read_file(fs::path(__FILE__).parent_path() / "../../docs/export.md").value();
-  const size_t start = page.find("<!-- operators -->");
-  ASSERT_NE(start, std::string::npos);
-  std::string listed = page.substr(start, page.find("\n\n", start) - start);
-  for (const std::string& op : lowered_operators()) EXPECT_THAT(listed, HasSubstr("`" + op + "`"));
-  EXPECT_EQ(static_cast<size_t>(std::count(listed.begin(), listed.end(), '`')), 2 * lowered_operators().size());
-}
-
-TEST(Onnx, SizeIsWhatIsWritten) {
-  const auto net = models::lenet(10);
-  const Lowered lowered = lower(trace(net, torch::zeros({2, 1, 28, 28})), {.model = "LeNet"});
-  uint64_t written = 0;
-  lowered.model.write([&](std::string_view bytes) { written += bytes.size(); });
-  EXPECT_EQ(written, lowered.model.size());
-}
-
-TEST(Onnx, FilesAbove2GbAreRefused) {
-  OnnxModel model("Huge");
-  const std::string_view no_one_reads_this("", uint64_t{3} << 30);
-  model.add(OnnxWeight{.name = "w", .type = OnnxType::float32, .shape = {3 << 28}, .bytes = no_one_reads_this});
-  try {
-    model.write([](std::string_view) { FAIL(); });
-    FAIL();
-  } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("Huge"), HasSubstr("2147483647")));
-  }
+TEST_F(Export, PutsTheOldFilesBackWhenOneCannotBeReplaced) {
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_, {.onnx = false});
+  const std::string before = bytes_of(folder_, "inference.pt");
+  fs::create_directories(folder_ / "inference.onnx" / "in the way");
+  EXPECT_THROW(export_model(models::lenet(5), described("LeNet", 1, 28), folder_), SystemError);
+  EXPECT_EQ(bytes_of(folder_, "inference.pt"), before);
+  EXPECT_EQ(bundle::read(folder_).output.class_num, 10);
+  EXPECT_TRUE(fs::exists(folder_ / "inference.onnx" / "in the way"));
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 // The files compute what the network computes in evaluation, with output.activation behind it: batch normalisation is
 // folded into the convolutions, parallel branches become one convolution, dropout is gone. They take any number of
 // images of the stated size. The network itself is left as it was, so that training may go on.
-// What is written is first compared with the network on random images. Thread rule: nobody else uses the network.
+// inference.pt is compared with the network on random images before anything is written. inference.onnx is made from
+// the same operators and is not run; what it could not say for every number of images is refused.
+// Thread rule: nobody else uses the network.
 #pragma once
 
 #include <filesystem>
@@ -26,6 +28,7 @@ struct Options {
 };
 
 /// Replaces the three files in `folder`, which is made when there is none: all of them or, when anything fails, none.
+/// A process killed while they change places leaves a folder without inference.yml (staging.h).
 /// A `class_num` of 0 becomes the network's. Returns the description as written.
 /// UsageError: the network does not take such images, gives another number of classes, has an operator without equal,
 /// depends on the values or the number of the images, or weights that are not finite. SystemError: the disk refused.

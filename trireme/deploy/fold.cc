@@ -24,11 +24,16 @@ bool is_true(const jit::Node* node, const char* argument, bool otherwise) {
   return jit::constant_as<bool>(node->namedInput(argument)).value_or(otherwise);
 }
 
+/// Not computed, which wide_or() could not tell from left out.
+bool known_or_none(const Traced& traced, const jit::Value* value) {
+  return traced.weight_of(value) != nullptr || value->mustBeNone();
+}
+
 /// A convolution whose weights are known and whose output nobody else reads.
 bool can_change(const Traced& traced, const jit::Node* node) {
   if (node->kind() != convolution() || node->output()->uses().size() != 1) return false;
-  const bool bias_known = traced.weight_of(node->input(kBias)) != nullptr || node->input(kBias)->mustBeNone();
-  return bias_known && traced.weight_of(node->input(kWeight)) != nullptr && !is_true(node, "transposed", true);
+  return known_or_none(traced, node->input(kBias)) && traced.weight_of(node->input(kWeight)) != nullptr &&
+         !is_true(node, "transposed", true);
 }
 
 torch::Tensor wide(const Weight* weight) {
@@ -55,6 +60,7 @@ void set_weights(Traced& traced, jit::Node* conv, const torch::Tensor& weight, c
 
 bool can_fold(const Traced& traced, const jit::Node* norm) {
   return can_change(traced, norm->namedInput("input")->node()) && !is_true(norm, "training", true) &&
+         known_or_none(traced, norm->namedInput("weight")) && known_or_none(traced, norm->namedInput("bias")) &&
          traced.weight_of(norm->namedInput("running_mean")) != nullptr &&
          traced.weight_of(norm->namedInput("running_var")) != nullptr && jit::toIValue(norm->namedInput("eps"));
 }
@@ -78,16 +84,22 @@ void fold(Traced& traced, jit::Node* norm) {
 
 // --- branches
 
-bool same_numbers(const jit::Node* one, const jit::Node* other, const char* argument) {
-  return whole_numbers(one->namedInput(argument)) == whole_numbers(other->namedInput(argument));
+/// An argument of a convolution, for each dimension of its kernel.
+std::vector<int64_t> numbers_of(const Traced& traced, const jit::Node* conv, const char* argument) {
+  const int64_t dimensions = traced.weight_of(conv->input(kWeight))->value.dim() - 2;
+  return for_dimensions(whole_numbers(conv->namedInput(argument)), static_cast<size_t>(dimensions));
+}
+
+bool same_numbers(const Traced& traced, const jit::Node* one, const jit::Node* other, const char* argument) {
+  return numbers_of(traced, one, argument) == numbers_of(traced, other, argument);
 }
 
 /// By how much the smaller kernel lies inside the larger, last dimension first and twice, as padding is written.
 std::optional<std::vector<int64_t>> margins(const Traced& traced, const jit::Node* large, const jit::Node* small) {
   const auto outer = traced.weight_of(large->input(kWeight))->value.sizes();
   const auto inner = traced.weight_of(small->input(kWeight))->value.sizes();
-  const std::vector<int64_t> outer_padding = whole_numbers(large->namedInput("padding"));
-  const std::vector<int64_t> inner_padding = whole_numbers(small->namedInput("padding"));
+  const std::vector<int64_t> outer_padding = numbers_of(traced, large, "padding");
+  const std::vector<int64_t> inner_padding = numbers_of(traced, small, "padding");
   if (outer.size() != inner.size() || outer.slice(0, 2) != inner.slice(0, 2)) return std::nullopt;
   std::vector<int64_t> all;
   for (size_t i = outer.size(); i-- > 2;) {
@@ -105,8 +117,8 @@ bool without_dilation(const jit::Node* conv) {
 
 bool are_branches(const Traced& traced, const jit::Node* one, const jit::Node* other) {
   return one != other && can_change(traced, one) && can_change(traced, other) && one->input(0) == other->input(0) &&
-         without_dilation(one) && without_dilation(other) && same_numbers(one, other, "stride") &&
-         same_numbers(one, other, "groups");
+         without_dilation(one) && without_dilation(other) && same_numbers(traced, one, other, "stride") &&
+         same_numbers(traced, one, other, "groups");
 }
 
 /// False: the kernel of `small` does not lie inside that of `large`.

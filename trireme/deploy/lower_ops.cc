@@ -1,6 +1,6 @@
 // One rule for each aten operator. Sizes of pictures are known here, so that rules of rounding, about which the engines
 // that read ONNX differ, are settled in numbers.
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/torch.h>
 
@@ -118,11 +118,12 @@ void convolution(Lowering& to) {
   std::vector<std::string> inputs = {to.value("input"), to.value("weight")};
   if (!to.is_none("bias")) inputs.push_back(to.value("bias"));
   const Ints weight = shape_of(to.argument("weight"));
+  const auto each = [&](const char* name) { return for_dimensions(to.ints(name), weight.size() - 2); };
   to.result("Conv", inputs,
             {{"kernel_shape", Ints(weight.begin() + 2, weight.end())},
-             {"strides", to.ints("stride")},
-             {"pads", both_ends(to.ints("padding"))},
-             {"dilations", to.ints("dilation")},
+             {"strides", each("stride")},
+             {"pads", both_ends(each("padding"))},
+             {"dilations", each("dilation")},
              {"group", to.integer("groups")}});
 }
 
@@ -166,14 +167,23 @@ struct Window {
   Ints kernel, stride, pads;
 };
 
+/// What pools counts on the sizes of pictures, which therefore may not be the number of images.
+void require_pictures(const Lowering& to) {
+  const torch::jit::Value* input = to.node().input(0);
+  if (static_cast<int64_t>(shape_of(input).size()) != kImageDims) to.refuse("is known for batches of pictures only");
+  const std::vector<size_t>* dims = to.batch_dims(input);
+  if (dims != nullptr && std::any_of(dims->begin(), dims->end(), [](size_t dim) { return dim >= 2; }))
+    to.refuse("pools over the images of a batch; leave out ONNX (.onnx = false)");
+}
+
 /// Rounding up means windows that begin in the picture and end behind it: padding at that end, said in numbers.
 int64_t overhang(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding) {
   return std::max<int64_t>(padding, (out - 1) * stride + kernel - in - padding);
 }
 
 Window window_of(Lowering& to) {
+  require_pictures(to);
   const Ints in = shape_of(to.node().input(0)), out = shape_of(to.node().output());
-  if (static_cast<int64_t>(in.size()) != kImageDims) to.refuse("is known for batches of pictures only");
   Window window{to.ints("kernel_size"), to.ints("stride"), to.ints("padding")};
   for (Ints* pair : {&window.kernel, &window.stride, &window.pads})
     if (pair->size() == 1) pair->push_back((*pair)[0]);
@@ -209,8 +219,8 @@ void avg_pool(Lowering& to) {
 }
 
 void adaptive_avg_pool(Lowering& to) {
+  require_pictures(to);
   const Ints in = shape_of(to.argument("self")), out = shape_of(to.node().output());
-  if (static_cast<int64_t>(in.size()) != kImageDims) to.refuse("is known for batches of pictures only");
   if (out[2] == 1 && out[3] == 1) return to.result("GlobalAveragePool", {to.value("self")});
   if (in[2] % out[2] != 0 || in[3] % out[3] != 0)
     to.refuse(fmt::format("pools {} x {} to {} x {}, which does not divide", in[2], in[3], out[2], out[3]));
@@ -225,12 +235,22 @@ void mean(Lowering& to) {
 
 // --- shapes
 
-/// With the batch left free. Other sizes are the traced ones.
+/// With the dimension of the batch left free, wherever it is. Other sizes are the traced ones.
 void reshape_as_traced(Lowering& to) {
   Ints shape = shape_of(to.node().output());
   const Ints from = shape_of(to.node().input(0));
-  if (shape.empty() || from.empty() || shape[0] != from[0]) to.refuse("mixes the images of a batch");
-  shape[0] = -1;
+  const std::vector<size_t>* dims = to.batch_dims(to.node().output());
+  if (dims == nullptr)
+    to.refuse(
+        fmt::format("from {}, is in a network that takes other operators for another number of images; leave "
+                    "out ONNX (.onnx = false)",
+                    fmt::join(from, " x ")));
+  if (dims->size() > 1)
+    to.refuse(
+        fmt::format("from {}, has {} dimensions that change with the number of images, and only one can stay "
+                    "open; write it otherwise, or leave out ONNX (.onnx = false)",
+                    fmt::join(from, " x "), dims->size()));
+  if (!dims->empty()) shape[dims->front()] = -1;
   to.result("Reshape", {to.value(to.node().input(0)), to.constant(shape)});
 }
 
@@ -244,7 +264,10 @@ void flatten(Lowering& to) {
 }
 
 void permute(Lowering& to) {
-  to.result("Transpose", {to.value("self")}, {{"perm", to.ints("dims")}});
+  Ints order = to.ints("dims");
+  for (int64_t& dim : order)
+    if (dim < 0) dim += static_cast<int64_t>(order.size());  // ONNX counts from the front only
+  to.result("Transpose", {to.value("self")}, {{"perm", order}});
 }
 
 void transpose(Lowering& to) {

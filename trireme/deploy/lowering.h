@@ -30,6 +30,8 @@ class Lowering {
   int64_t integer(const char* name) const;
   double number(const char* name) const;
   bool flag(const char* name) const;
+  /// As Traced::batch_dims_of().
+  const std::vector<size_t>* batch_dims(const torch::jit::Value* of) const { return traced_.batch_dims_of(of); }
   /// The name of a computed value, a weight, or a number, which becomes a weight of one element.
   std::string value(const torch::jit::Value* of);
   std::string value(const char* name) { return value(argument(name)); }

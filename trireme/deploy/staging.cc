@@ -1,6 +1,7 @@
 #include "trireme/deploy/staging.h"
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 
 #include "trireme/core/error.h"
@@ -10,6 +11,8 @@ namespace trireme::deploy {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kHidden = ".export-";
 
 void make_folder(const fs::path& folder) {
   std::error_code failed;
@@ -25,10 +28,28 @@ void move_file(const fs::path& from, const fs::path& to) {
   if (failed) throw SystemError(failed.value(), "cannot rename {} to {}", from.string(), to.string());
 }
 
-void remove_file(const fs::path& file) {
-  std::error_code failed;
-  fs::remove(file, failed);
-  if (failed) throw SystemError(failed.value(), "cannot replace {}", file.string());
+/// Links count as what they are, not as what they lead to.
+bool is_there(const fs::path& file) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(file, ignored));
+}
+
+void make_room(const fs::path& file, const fs::path& aside) {
+  std::error_code ignored;
+  if (fs::is_directory(fs::symlink_status(file, ignored)))
+    throw SystemError(EISDIR, "cannot replace {}; remove that folder or name another to export to", file.string());
+  if (is_there(file)) move_file(file, aside);
+}
+
+/// Of exports that were killed. One that still runs is not that old.
+void remove_leftovers(const fs::path& folder) {
+  const auto yesterday = fs::file_time_type::clock::now() - std::chrono::hours(24);
+  std::vector<fs::path> old;
+  std::error_code ignored;
+  for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
+    if (at->path().filename().string().starts_with(kHidden) && at->last_write_time(ignored) < yesterday && !ignored)
+      old.push_back(at->path());
+  for (const fs::path& path : old) fs::remove_all(path, ignored);
 }
 
 }  // namespace
@@ -36,7 +57,7 @@ void remove_file(const fs::path& file) {
 Staging::Staging(fs::path folder) : folder_(std::move(folder)) {
   if (folder_.empty()) throw UsageError("the folder to export to has an empty name");
   make_folder(folder_);
-  std::string name = (folder_ / ".export-XXXXXX").string();
+  std::string name = (folder_ / kHidden).string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     throw SystemError(errno, "cannot write into {}; name another folder", folder_.string());
   hidden_ = name;
@@ -47,15 +68,34 @@ Staging::~Staging() {
   fs::remove_all(hidden_, ignored);
 }
 
-void Staging::commit(const std::vector<std::string>& files) const {
-  remove_file(folder_ / files.back());
-  for (const std::string& file : files) {
-    if (fs::exists(hidden_ / file))
-      move_file(hidden_ / file, folder_ / file);
-    else
-      remove_file(folder_ / file);
+void Staging::commit(const std::vector<std::string>& files) {
+  std::vector<std::string> placed;
+  try {
+    replace(files, placed);
+  } catch (...) {
+    if (!put_back(files, placed)) hidden_.clear();  // what could not be put back is in there
+    throw;
   }
   io::sync_folder(folder_);
+  remove_leftovers(folder_);
+}
+
+void Staging::replace(const std::vector<std::string>& files, std::vector<std::string>& placed) const {
+  make_folder(aside());
+  for (auto file = files.rbegin(); file != files.rend(); ++file) make_room(folder_ / *file, aside() / *file);
+  for (const std::string& file : files) {
+    if (!is_there(hidden_ / file)) continue;
+    move_file(hidden_ / file, folder_ / file);
+    placed.push_back(file);
+  }
+}
+
+bool Staging::put_back(const std::vector<std::string>& files, const std::vector<std::string>& placed) const {
+  std::error_code failed, ignored;
+  for (const std::string& file : placed) fs::remove(folder_ / file, ignored);
+  for (const std::string& file : files)
+    if (!failed && is_there(aside() / file)) fs::rename(aside() / file, folder_ / file, failed);
+  return !failed;
 }
 
 }  // namespace trireme::deploy

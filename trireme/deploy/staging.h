@@ -5,8 +5,9 @@
 //   staging.commit({"inference.pt", "inference.yml"});
 //
 // Until commit() the folder's own files are untouched. Then the last named, without which the others mean nothing, is
-// taken away first and put back last: a crash in between leaves a folder that is seen to be incomplete, never a
-// mixture.
+// moved aside first and its successor comes last: a crash in between leaves a folder that is seen to be incomplete,
+// never a mixture. A move that fails is no crash: the old files are put back.
+// An export that is killed leaves its hidden folder ".export-XXXXXX"; the next commit() removes those older than a day.
 #pragma once
 
 #include <filesystem>
@@ -26,9 +27,15 @@ class Staging {
   /// Where to write: a hidden folder in the folder.
   const std::filesystem::path& path() const { return hidden_; }
   /// A file that is named but was not written is removed from the folder: it belonged to what was there before.
-  void commit(const std::vector<std::string>& files) const;
+  /// SystemError: a file could not be replaced; the folder's files are what they were. Where even that fails, the
+  /// missing ones are in the hidden folder, which then stays.
+  void commit(const std::vector<std::string>& files);
 
  private:
+  void replace(const std::vector<std::string>& files, std::vector<std::string>& placed) const;
+  bool put_back(const std::vector<std::string>& files, const std::vector<std::string>& placed) const;
+  std::filesystem::path aside() const { return hidden_ / "old"; }
+
   std::filesystem::path folder_;
   std::filesystem::path hidden_;
 };

@@ -60,6 +60,38 @@ std::shared_ptr<jit::Graph> record(const Network& net, const jit::Stack& stack) 
   return jit::tracer::trace(stack, call, no_names, /*strict=*/true, /*force_outplace=*/true).first->graph;
 }
 
+/// The operators that compute, in their order.
+std::vector<const jit::Node*> operators_of(const jit::Graph& graph) {
+  std::vector<const jit::Node*> all;
+  for (const jit::Node* node : graph.nodes())
+    if (node->kind().is_aten() && node->outputs().size() == 1) all.push_back(node);
+  return all;
+}
+
+bool same_operators(const std::vector<const jit::Node*>& one, const std::vector<const jit::Node*>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const jit::Node* a, const jit::Node* b) {
+    return a->kind() == b->kind() && shape_of(a->output()).size() == shape_of(b->output()).size();
+  });
+}
+
+std::vector<size_t> differences(const std::vector<int64_t>& one, const std::vector<int64_t>& other) {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < one.size(); ++i)
+    if (one[i] != other[i]) all.push_back(i);
+  return all;
+}
+
+/// A size alone does not tell: two images may meet two heads or two rows of pixels. What differs in a run on another
+/// number of images does.
+void find_batch_dims(Traced& traced, const jit::Graph& other) {
+  traced.batch_dims[traced.images()->unique()] = {0};
+  const auto ours = operators_of(*traced.graph), theirs = operators_of(other);
+  if (!same_operators(ours, theirs)) return;
+  for (size_t i = 0; i < ours.size(); ++i)
+    traced.batch_dims[ours[i]->output()->unique()] =
+        differences(shape_of(ours[i]->output()), shape_of(theirs[i]->output()));
+}
+
 /// What does nothing in inference: the output is the first input.
 const std::vector<Symbol>& idle_kinds() {
   static const std::vector<Symbol> kinds = [] {
@@ -87,16 +119,17 @@ bool is_one(const jit::Node* node, const char* argument) {
 
 /// torch::nn::Linear of C++ says addmm(bias, x, weight.t()), or matmul(x, weight.t()) where that does not fit. One
 /// operator is clearer, and what all readers of these files have fast code for.
-void restore_linear(const Traced& traced, jit::Node* node, jit::Value* x, jit::Value* turned, jit::Value* bias) {
+void restore_linear(Traced& traced, jit::Node* node, jit::Value* x, jit::Value* turned, jit::Value* bias) {
   if (turned->node()->kind() != c10::aten::t) return;
   const jit::WithInsertPoint here(node);
   if (bias == nullptr) bias = traced.graph->insertConstant(jit::IValue());
   jit::Value* result = traced.graph->insert(c10::aten::linear, {x, turned->node()->input(), bias});
   result->setType(node->output()->type());
+  if (const auto* dims = traced.batch_dims_of(node->output())) traced.batch_dims[result->unique()] = *dims;
   node->output()->replaceAllUsesWith(result);
 }
 
-void restore_linears(const Traced& traced) {
+void restore_linears(Traced& traced) {
   for (jit::Node* node : traced.nodes_of(c10::aten::addmm))
     if (is_one(node, "alpha") && is_one(node, "beta"))
       restore_linear(traced, node, node->namedInput("mat1"), node->namedInput("mat2"), node->namedInput("self"));
@@ -106,18 +139,28 @@ void restore_linears(const Traced& traced) {
 
 /// x.view({x.size(0), …}) has the number of images of this one run in it; what is meant is "as many as there are".
 void free_batch_size(const Traced& traced) {
-  const int64_t batch = shape_of(traced.images())[0];
   for (const char* name : {"aten::view", "aten::reshape"})
     for (jit::Node* node : traced.nodes_of(Symbol::fromQualString(name))) {
-      std::vector<int64_t> sizes = whole_numbers(node->input(1));
-      const std::vector<int64_t> from = shape_of(node->input(0));
-      if (sizes.empty() || from.empty() || sizes[0] != batch || from[0] != batch) continue;
+      const std::vector<int64_t> sizes = whole_numbers(node->input(1));
+      const std::vector<size_t>* dims = traced.batch_dims_of(node->output());
+      std::vector<int64_t> shape = shape_of(node->output());
+      if (dims == nullptr || dims->size() != 1 || sizes.size() != shape.size()) continue;
+      if (sizes[dims->front()] == -1) continue;
       const jit::WithInsertPoint here(node);
-      const std::vector<int64_t> shape = shape_of(node->output());
-      std::copy(shape.begin(), shape.end(), sizes.begin());  // no other -1
-      sizes[0] = -1;
-      node->replaceInput(1, traced.graph->insertConstant(sizes));
+      shape[dims->front()] = -1;  // and no other
+      node->replaceInput(1, traced.graph->insertConstant(shape));
     }
+}
+
+std::shared_ptr<jit::Graph> record_one_more(const Network& net, const torch::Tensor& images,
+                                            const std::vector<Weight>& weights) {
+  const torch::Tensor more = torch::cat({images, images.narrow(0, 0, 1)});
+  try {
+    return record(net, arguments(more, weights));
+  } catch (const c10::Error& error) {
+    throw UsageError("the network works on {} images but not on {}: {}", images.size(0), more.size(0),
+                     error.what_without_backtrace());
+  }
 }
 
 }  // namespace
@@ -125,6 +168,11 @@ void free_batch_size(const Traced& traced) {
 const Weight* Traced::weight_of(const jit::Value* value) const {
   const auto found = weights.find(value);
   return found == weights.end() ? nullptr : &found->second;
+}
+
+const std::vector<size_t>* Traced::batch_dims_of(const jit::Value* value) const {
+  const auto found = batch_dims.find(value->unique());
+  return found == batch_dims.end() ? nullptr : &found->second;
 }
 
 jit::Value* Traced::add_weight(std::string name, const torch::Tensor& value) {
@@ -151,7 +199,8 @@ void Traced::remove_unused() {
   std::set<std::string> names;
   for (size_t i = 1; i < graph->inputs().size(); ++i) {
     std::string& name = weights.at(graph->inputs()[i]).name;
-    for (const std::string base = name; !names.insert(name).second;) name = fmt::format("{}_{}", base, names.size());
+    const std::string base = name;
+    for (int copy = 2; !names.insert(name).second; ++copy) name = fmt::format("{}_{}", base, copy);
   }
 }
 
@@ -166,6 +215,7 @@ Traced trace(const Network& net, const torch::Tensor& images) {
     throw UsageError("the network cannot be traced with images of {}: {}", shown(images),
                      error.what_without_backtrace());
   }
+  find_batch_dims(traced, *record_one_more(net, images, weights));
   for (size_t i = 0; i < weights.size(); ++i)
     traced.weights[traced.graph->inputs()[i + 1]] = {weights[i].name, plain(weights[i].value)};
   traced.images()->setType(c10::TensorType::create(images));
@@ -190,6 +240,11 @@ std::vector<int64_t> whole_numbers(const jit::Value* value) {
     all.push_back(*number);
   }
   return all;
+}
+
+std::vector<int64_t> for_dimensions(std::vector<int64_t> numbers, size_t dimensions) {
+  if (numbers.size() == 1) numbers.resize(dimensions, numbers[0]);
+  return numbers;
 }
 
 std::vector<int64_t> shape_of(const jit::Value* value) {

@@ -28,11 +28,16 @@ struct Weight {
 struct Traced {
   std::shared_ptr<torch::jit::Graph> graph;
   std::map<const torch::jit::Value*, Weight> weights;
+  /// By Value::unique(), the dimensions that change with the number of images. None at all where another number of
+  /// images takes other operators.
+  std::map<size_t, std::vector<size_t>> batch_dims = {};
 
   torch::jit::Value* images() const { return graph->inputs()[0]; }
   torch::jit::Value* scores() const { return graph->outputs()[0]; }
   /// nullptr: it is computed.
   const Weight* weight_of(const torch::jit::Value* value) const;
+  /// nullptr: it is not known which dimensions change with the number of images, or the value is a weight.
+  const std::vector<size_t>* batch_dims_of(const torch::jit::Value* value) const;
   /// A new input of the graph.
   torch::jit::Value* add_weight(std::string name, const torch::Tensor& value);
   /// All nodes of a kind, in the order of computation.
@@ -41,12 +46,15 @@ struct Traced {
   void remove_unused();
 };
 
-/// Runs the network once, in the mode in which it is; nothing of it changes. UsageError when it cannot be traced: it
-/// does not take such images, does not return a tensor, or is not in float32.
+/// Runs the network on these images and on one more, in the mode in which it is; nothing of it changes. The graph is
+/// that of the first run. UsageError when it cannot be traced: it does not take such images, or not one more of them,
+/// does not return a tensor, or is not in float32.
 Traced trace(const Network& net, const torch::Tensor& images);
 
 /// Of a constant, or of a list of constants.
 std::vector<int64_t> whole_numbers(const torch::jit::Value* value);
+/// {2} for two dimensions -> {2, 2}, as torch reads strides and the like.
+std::vector<int64_t> for_dimensions(std::vector<int64_t> numbers, size_t dimensions);
 /// The shape in the run that was traced.
 std::vector<int64_t> shape_of(const torch::jit::Value* value);
 

@@ -47,9 +47,14 @@ Io Connection::discard() {
   return outcome(::recv(fd.get(), buffer.data(), buffer.size(), MSG_DONTWAIT));
 }
 
+/// The old one is moved out to be destroyed: a string that is assigned an empty one keeps its memory.
+void Connection::forget_request(const Limits& limits) {
+  std::exchange(parser, Parser(limits));
+}
+
 void Connection::next_request(const Limits& limits) {
-  parser = Parser(limits);
-  out = {};
+  forget_request(limits);
+  std::string().swap(out);
   written = 0;
   state = State::reading;
   late = false;

@@ -32,6 +32,8 @@ struct Connection {
   Io write_some();
   /// Reads and forgets.
   Io discard();
+  /// A fresh parser; the memory of the old one is free.
+  void forget_request(const Limits& limits);
   /// Gives the bytes that came too early to a fresh parser.
   void next_request(const Limits& limits);
   void feed(std::string_view bytes);

@@ -1,6 +1,7 @@
 #include "trireme/http/loop.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <exception>
+#include <iterator>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -33,8 +35,8 @@ double seconds_since(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
 }
 
-Response overloaded() {
-  Response response = error_response(503, "overloaded", "too many bytes are being received; try again");
+Response overloaded(std::string_view message) {
+  Response response = error_response(503, "overloaded", message);
   response.headers.emplace_back("Retry-After", "1");
   return response;
 }
@@ -243,7 +245,8 @@ bool Loop::read_request(Id id, Connection& client) {
 bool Loop::judge_request(Id id, Connection& client) {
   count_memory(client);
   if (client.parser.state() == Parser::State::refused) return refuse(id, client, client.parser.refusal());
-  if (held_bytes_ > options_.max_held_bytes) return refuse(id, client, overloaded());
+  if (client.parser.begun() && held_bytes_ > options_.max_held_bytes)  // not who is silent: he has asked nothing
+    return refuse(id, client, overloaded("too many bytes are being received; try again"));
   client.encourage();
   if (client.parser.state() == Parser::State::complete) start_work(id, client);
   return true;
@@ -260,6 +263,19 @@ void Loop::start_work(Id id, Connection& client) {
   request.late = client.late;
   ++in_flight_;
   request.server = counts();
+  const bool full = with_workers_ >= static_cast<size_t>(options_.workers) + options_.max_waiting;
+  if (options_.is_quick && options_.is_quick(request)) {
+    own_answers_.emplace_back(id, handled(request));
+  } else if (full) {
+    own_answers_.emplace_back(id, overloaded(fmt::format("{} requests wait already; try again", options_.max_waiting)));
+  } else {
+    hand_over(id, std::move(request));
+  }
+  if (!own_answers_.empty()) wake();
+}
+
+void Loop::hand_over(Id id, Request request) {
+  ++with_workers_;
   workers_.run([this, id, request = std::move(request)]() mutable {
     Response response = handled(request);
     {
@@ -282,11 +298,14 @@ Response Loop::handled(Request& request) const noexcept {
 }
 
 void Loop::take_answers() {
-  std::vector<std::pair<Id, Response>> answers;
+  Answers answers;
   {
     std::lock_guard lock(mutex_);
     answers.swap(answers_);
   }
+  with_workers_ -= answers.size();
+  std::move(own_answers_.begin(), own_answers_.end(), std::back_inserter(answers));
+  own_answers_.clear();
   for (const auto& [id, response] : answers) {
     --in_flight_;
     Connection& client = clients_.at(id);  // a connection at work is never dropped
@@ -305,7 +324,7 @@ bool Loop::answer(Id id, Connection& client, const Response& response) {
   if (observer_) observer_(response.status, seconds_since(client.arrived));
   if (drain_asked_) client.keep_alive = false;
   client.out = to_bytes(response, {.keep_alive = client.keep_alive, .without_body = client.without_body});
-  client.parser = Parser(options_.limits);  // the request's memory is free from here; `response` may have been in it
+  client.forget_request(options_.limits);  // its memory is free from here; `response` may have been in it
   client.written = 0;
   client.state = State::writing;
   client.deadline = Deadline::in(options_.write_timeout);

@@ -33,6 +33,7 @@ class Loop {
  private:
   using Id = uint64_t;
   using Clients = std::map<Id, Connection>;
+  using Answers = std::vector<std::pair<Id, Response>>;
 
   bool turn();
   void wait_for_events();
@@ -48,6 +49,7 @@ class Loop {
   bool read_request(Id id, Connection& client);
   bool judge_request(Id id, Connection& client);
   void start_work(Id id, Connection& client);
+  void hand_over(Id id, Request request);
   Response handled(Request& request) const noexcept;
   void take_answers();
   bool answer(Id id, Connection& client, const Response& response);
@@ -67,19 +69,21 @@ class Loop {
   Clients clients_;
   Id next_id_ = 0;
   size_t held_bytes_ = 0;
+  size_t with_workers_ = 0;  // requests that run or wait
   bool draining_ = false;
   Deadline parting_ = Deadline::at({});       // the earliest end of a drain
   Deadline accept_again_ = Deadline::at({});  // not before: descriptors had run out
   std::vector<pollfd> polled_;
   std::vector<Id> polled_ids_;  // of polled_, after the first two
+  Answers own_answers_;         // that took no worker; sent in the next turn, so that no call goes deeper for each
 
   std::atomic<bool> drain_asked_{false};
   std::atomic<bool> stop_asked_{false};
   std::atomic<size_t> connections_{0};
   std::atomic<size_t> in_flight_{0};
   std::mutex mutex_;
-  std::vector<std::pair<Id, Response>> answers_;  // GUARDED_BY(mutex_): the workers' to the loop
-  data::Workers workers_;                         // last: its threads use the others
+  Answers answers_;        // GUARDED_BY(mutex_): the workers' to the loop
+  data::Workers workers_;  // last: its threads use the others
 };
 
 }  // namespace trireme::http

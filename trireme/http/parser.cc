@@ -12,7 +12,6 @@ namespace {
 
 constexpr std::string_view kLineEnd = "\r\n";
 constexpr std::string_view kHeadEnd = "\r\n\r\n";
-constexpr size_t kFirstBodyBytes = 1u << 20;  // what an announced length gets at once; the rest as it comes
 constexpr size_t kChunkLineBytes = 256;
 
 bool is_token(std::string_view text) {
@@ -30,6 +29,18 @@ bool is_visible(std::string_view text) {
 
 bool has_control(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return (c < ' ' && c != '\t') || c == 0x7f; });
+}
+
+/// NAME: VALUE, with nothing in it that another reader could take for the end of the line.
+bool is_header(std::string_view line) {
+  const size_t colon = line.find(':');
+  return colon != std::string_view::npos && is_token(line.substr(0, colon)) && !has_control(line);
+}
+
+/// Whether what comes before `ending` is longer than `most`, in a text that has it at `end` or not yet. One that may
+/// still begin in the last bytes counts in the sender's favour: how the bytes are cut must not matter.
+bool too_long(const std::string& text, size_t end, std::string_view ending, size_t most) {
+  return end == std::string::npos ? text.size() >= most + ending.size() : end > most;
 }
 
 }  // namespace
@@ -73,7 +84,7 @@ size_t Parser::take_head(std::string_view bytes) {
   const size_t before = line_.size();
   line_.append(bytes);
   const size_t end = line_.find(kHeadEnd, before - std::min(before, kHeadEnd.size() - 1));
-  if (std::min(end, line_.size()) > limits_.header_bytes) {
+  if (too_long(line_, end, kHeadEnd, limits_.header_bytes)) {
     refuse(431, "header_too_large", fmt::format("the header has more than {} bytes", limits_.header_bytes));
     return bytes.size();
   }
@@ -105,7 +116,8 @@ bool Parser::read_request_line(std::string_view line) {
     return refuse(version.starts_with("HTTP/") ? 505 : 400, "bad_version",
                   "only HTTP/1.1 and HTTP/1.0 are spoken here");
   request_.method = line.substr(0, method_end);
-  request_.keep_alive = version == "HTTP/1.1";
+  old_ = version == "HTTP/1.0";
+  request_.keep_alive = !old_;  // unless told otherwise
   return read_target(line.substr(method_end + 1, target_end - method_end - 1));
 }
 
@@ -119,11 +131,10 @@ bool Parser::read_target(std::string_view target) {
 }
 
 bool Parser::read_header(std::string_view line) {
-  const size_t colon = line.find(':');
-  if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) || has_control(line))
-    return refuse(400, "bad_header", "a header is not of the form NAME: VALUE");
+  if (!is_header(line)) return refuse(400, "bad_header", "a header is not of the form NAME: VALUE");
   if (request_.headers.size() == limits_.headers)
     return refuse(431, "too_many_headers", fmt::format("there are more than {} headers", limits_.headers));
+  const size_t colon = line.find(':');
   request_.headers.emplace_back(to_lower(line.substr(0, colon)), trim(line.substr(colon + 1)));
   return true;
 }
@@ -141,12 +152,11 @@ bool Parser::choose_body() {
 }
 
 bool Parser::check_host() {
-  const bool newer = request_.keep_alive;  // HTTP/1.1, where connections stay open unless told otherwise
-  if (count("host") > 1 || (newer && count("host") == 0))
+  if (count("host") > 1 || (!old_ && count("host") == 0))
     return refuse(400, "bad_header", "HTTP/1.1 wants exactly one Host header");
   const std::string connection = to_lower(request_.header("connection"));
   if (connection.find("close") != std::string::npos) request_.keep_alive = false;
-  if (!newer && connection.find("keep-alive") != std::string::npos) request_.keep_alive = true;
+  if (old_ && connection.find("keep-alive") != std::string::npos) request_.keep_alive = true;
   return true;
 }
 
@@ -156,6 +166,7 @@ bool Parser::read_body_length() {
   if (count("content-length") + count("transfer-encoding") > 1)
     return refuse(400, "bad_header",
                   "the length of the body is told more than once (Content-Length, Transfer-Encoding)");
+  if (chunked && old_) return refuse(400, "bad_header", "HTTP/1.0 knows no Transfer-Encoding");
   if (chunked && to_lower(request_.header("transfer-encoding")) != "chunked")
     return refuse(501, "bad_transfer_encoding", "the only Transfer-Encoding understood here is chunked");
   if (count("content-length") > 0) {
@@ -166,7 +177,6 @@ bool Parser::read_body_length() {
   }
   if (left_ > limits_.body_bytes) return refuse_body(left_);
   step_ = chunked ? Step::chunk_size : left_ > 0 ? Step::body : Step::complete;
-  request_.body.reserve(std::min<size_t>(left_, kFirstBodyBytes));
   return true;
 }
 
@@ -193,7 +203,7 @@ size_t Parser::take_line(std::string_view bytes) {
   const size_t before = line_.size();
   line_.append(bytes.substr(0, kChunkLineBytes + kLineEnd.size()));
   const size_t end = line_.find(kLineEnd, before - std::min<size_t>(before, 1));
-  if (std::min(end, line_.size()) > kChunkLineBytes) {
+  if (too_long(line_, end, kLineEnd, kChunkLineBytes)) {
     refuse(400, "bad_chunk", fmt::format("a line between chunks has more than {} bytes", kChunkLineBytes));
     return bytes.size();
   }
@@ -220,14 +230,16 @@ void Parser::read_trailer(std::string_view line) {
   trailer_bytes_ += line.size();
   if (line.empty())
     step_ = Step::complete;
+  else if (!is_header(line))
+    refuse(400, "bad_header", "a header after the last chunk is not of the form NAME: VALUE");
   else if (trailer_bytes_ > limits_.header_bytes)
     refuse(431, "header_too_large", fmt::format("the trailer has more than {} bytes", limits_.header_bytes));
 }
 
 void Parser::read_chunk_size(std::string_view line) {
-  const std::string_view digits = trim(line.substr(0, line.find(';')));
+  const std::string_view digits = line.substr(0, line.find(';'));  // no spaces: readers differ about them
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), left_, 16);
-  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
+  if (digits.empty() || error != std::errc() || end != digits.data() + digits.size() || has_control(line)) {
     refuse(400, "bad_chunk", "a chunk does not begin with its size");
   } else if (left_ > limits_.body_bytes - request_.body.size()) {
     refuse_body(left_ > UINT64_MAX - request_.body.size() ? left_ : left_ + request_.body.size());

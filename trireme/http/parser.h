@@ -38,8 +38,8 @@ class Parser {
   bool begun() const { return begun_; }
   /// True once for a request that waits for "100 Continue" before it sends its body.
   bool wants_continue();
-  /// Bytes held in memory.
-  size_t held() const { return line_.capacity() + request_.body.capacity(); }
+  /// Bytes of the request that have come and are kept.
+  size_t held() const { return line_.size() + request_.body.size(); }
 
   /// Requires: complete, or refused (then what was understood). Valid until the parser is replaced.
   Request& request() { return request_; }
@@ -71,6 +71,7 @@ class Parser {
   Limits limits_;
   Step step_ = Step::head;
   bool begun_ = false;
+  bool old_ = false;  // HTTP/1.0
   bool wants_continue_ = false;
   std::string line_;   // the head or line that is being collected
   uint64_t left_ = 0;  // of the body or chunk

@@ -6,8 +6,8 @@
 //   bool all = server.wait(Deadline::in(30s));
 //
 // A client costs a thread only while its whole request is being answered, so neither slow senders nor idle connections
-// can starve the others. Everything is bounded: connections, header, body, all bodies together, and the time for a
-// request to arrive, for an answer to be taken and for silence.
+// can starve the others. Everything is bounded: connections, header, body, all bodies together, the requests that wait
+// for a worker, and the time for a request to arrive, for an answer to be taken and for silence.
 //
 // drain(): connections that were made and requests of which something had come are served as ever; requests that begin
 // later on an open connection come to the handler with `late` set; every answer then closes its connection.
@@ -31,13 +31,18 @@ struct ServerOptions {
   int workers = 8;
   size_t max_connections = 512;
   Limits limits{};
+  size_t max_waiting = 256;                                  ///< requests while all workers are busy; then 503
   size_t max_held_bytes = size_t{256} << 20;                 ///< of all requests together; more is answered with 503
   Clock::duration read_timeout = std::chrono::seconds(30);   ///< for a whole request to come
   Clock::duration write_timeout = std::chrono::seconds(30);  ///< for a whole answer to be taken
   Clock::duration idle_timeout = std::chrono::seconds(60);   ///< between requests
+  /// Requests that the handler answers without waiting: it does so on the server's own thread, however busy the
+  /// workers.
+  std::function<bool(const Request&)> is_quick{};
 };
 
-/// Runs on the workers. An exception is logged and answered with 500, without its words.
+/// Runs on the workers, and for quick requests on the server's thread. An exception is logged and answered with 500,
+/// without its words.
 using Handler = std::function<Response(Request&)>;
 /// Told of every answer as it is about to be sent, also of those that never reached the handler.
 using Observer = std::function<void(int status, double seconds)>;

@@ -21,13 +21,14 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
 
+constexpr size_t kLarge = 32u << 20;  // more than the kernel keeps for a connection
 constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
 std::string post(std::string_view body, std::string_view path = "/") {
   return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
 }
 
-/// A server that echoes; /slow waits for release(), /throw throws.
+/// A server that echoes; /slow waits for release(), /throw throws, /large answers much.
 class Echo {
  public:
   explicit Echo(const ServerOptions& options = {}, uint16_t port = 0)
@@ -59,6 +60,7 @@ class Echo {
   Response handle(const Request& request) {
     if (request.late) return error_response(503, "draining", "late");
     if (request.path == "/throw") throw std::runtime_error("a secret of the inside");
+    if (request.path == "/large") return {.type = "text/plain", .body = std::string(kLarge, 'x')};
     if (request.path == "/slow") {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, seconds(20), [this] { return open_; });
@@ -215,12 +217,65 @@ TEST(HttpServer, BoundsTheMemoryOfAllRequestsTogether) {
   TestClient first(echo.port()), second(echo.port());
   const std::string most(900000, 'x');
   first.send(fmt::format("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900001\r\n\r\n{}", most));
-  std::string answer;
-  // The first is held half read; whichever of the two comes over the sum is told to come again.
+  // Whichever of the two comes over the sum is told to come again.
   second.send(fmt::format("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900001\r\n\r\n{}", most));
-  answer = second.answer();
+  const Deadline patience = Deadline::in(seconds(10));
+  bool first_hears = false;
+  while (!(first_hears = first.hears(Deadline::in(Millis(1)))) && !second.hears(Deadline::in(Millis(1))))
+    ASSERT_FALSE(patience.passed());
+  const std::string answer = (first_hears ? first : second).answer();
   EXPECT_THAT(answer, HasSubstr("503 Service Unavailable"));
   EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
+}
+
+TEST(HttpServer, WhatIsOnlyAnnouncedKeepsNobodyOut) {
+  Echo echo({.limits = {.body_bytes = 16u << 20}, .max_held_bytes = 16u << 20});
+  std::vector<TestClient> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.emplace_back(echo.port());
+    EXPECT_THAT(
+        clients.back().ask("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 16000000\r\nExpect: 100-continue\r\n\r\n"),
+        HasSubstr("100 Continue"));  // so its header was read
+  }
+  TestClient client(echo.port());
+  EXPECT_THAT(client.ask(kGet), HasSubstr("200 OK"));
+}
+
+TEST(HttpServer, WhoAskedNothingIsNotToldThatMemoryIsScarce) {
+  Echo echo({.max_held_bytes = 1u << 20});
+  TestClient quiet(echo.port());
+  quiet.send(post("", "/slow"));
+  echo.wait_in_flight(1);
+  {
+    TestClient greedy(echo.port());
+    greedy.send(post("", "/large"));
+    ASSERT_TRUE(greedy.hears(Deadline::in(seconds(10))));  // its answer is held, as it does not read on
+    echo.release();
+    EXPECT_THAT(quiet.answer(), HasSubstr("200 OK"));
+  }
+  const Deadline patience = Deadline::in(seconds(10));
+  while (echo.server().counts().connections > 1 && !patience.passed()) std::this_thread::yield();
+  EXPECT_THAT(quiet.ask(kGet), HasSubstr("200 OK"));
+}
+
+TEST(HttpServer, QuickRequestsWaitForNoWorkerAndTooManyOthersAreShed) {
+  Echo echo(
+      {.workers = 1, .max_waiting = 1, .is_quick = [](const Request& request) { return request.path == "/quick"; }});
+  TestClient running(echo.port()), waiting(echo.port()), third(echo.port());
+  running.send(post("a", "/slow"));
+  echo.wait_in_flight(1);
+  waiting.send(post("b"));
+  echo.wait_in_flight(2);
+  const std::string shed = third.ask(post("c"));
+  EXPECT_THAT(shed, AllOf(HasSubstr("503 Service Unavailable"), HasSubstr("Retry-After: 1"), HasSubstr("keep-alive")));
+  std::string ahead;
+  for (int i = 0; i < 500; ++i) ahead += post(std::to_string(i), "/quick");
+  third.send(ahead);
+  for (int i = 0; i < 500; ++i) EXPECT_THAT(third.answer(), testing::EndsWith(fmt::format("POST {}", i)));
+  echo.release();
+  EXPECT_THAT(running.answer(), HasSubstr("POST a"));
+  EXPECT_THAT(waiting.answer(), HasSubstr("POST b"));
+  EXPECT_THAT(third.ask(post("d")), HasSubstr("POST d"));
 }
 
 TEST(HttpServer, AHandlerThatThrowsIsA500WithoutItsWords) {

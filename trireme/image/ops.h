@@ -52,7 +52,8 @@ struct ResizeImage {
   ResizeMethod method{};
 
   void operator()(Image& image, Random& random) const;
-  /// The size it gives to a picture of that size.
+  /// The size it gives to a picture of that size. Throws ImageError when a thin one would become larger than the
+  /// memory: a line of 1x400000 pixels would have 256x102400000.
   Size target(Size picture) const;
 };
 

@@ -94,6 +94,13 @@ TEST(Flip, EveryCode) {
   }
 }
 
+TEST(ResizeImage, ALineIsNotBlownUp) {
+  const ResizeImage resize{.resize_short = 256};
+  EXPECT_THROW(resize.target({1, 400000}), ImageError);
+  EXPECT_THROW(resize.target({1 << 26, 1}), ImageError);
+  EXPECT_EQ(resize.target({10, 2000}), (Size{256, 51200}));
+}
+
 TEST(ResizeImage, TheShorterSideDecides) {
   const ResizeImage resize{.resize_short = 256};
   EXPECT_EQ(resize.target({500, 375}), (Size{341, 256}));

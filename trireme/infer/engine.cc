@@ -57,9 +57,15 @@ const Loaded& loaded(EngineKind kind) {
   return kind == EngineKind::openvino ? openvino() : torch();
 }
 
+bool has(const EngineOptions& options, const Kind& kind) {
+  std::error_code ignored;
+  return fs::is_regular_file(options.folder / kind.network_file, ignored);
+}
+
 EngineKind choose(const EngineOptions& options) {
   if (options.kind != EngineKind::automatic) return options.kind;
   if (options.use_gpu) return EngineKind::torch;
+  if (!has(options, kOpenVino) && has(options, kTorch)) return EngineKind::torch;
   if (openvino().plugin) return EngineKind::openvino;
   log_info("[infer] libtorch computes, as OpenVINO is absent: {}", openvino().reason);
   return EngineKind::torch;

@@ -51,7 +51,7 @@ class Engine {
  public:
   virtual ~Engine() = default;
 
-  /// For people: "OpenVINO 2026.4.1 on the CPU, fp32, 2 threads".
+  /// For people: "OpenVINO 2026.4.1 on the CPU, fp32, threads: 2".
   virtual std::string name() const = 0;
 
   /// `images` holds `batch` pictures as the description's Input says, channel after channel; `scores` gets class_num

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
+#include "trireme/core/text.h"
 #include "trireme/core/version.h"
 #include "trireme/infer/engine.h"
 
@@ -19,6 +21,15 @@ struct EnginePlugin {
   std::unique_ptr<Engine> (*make)(const EngineOptions& options, const bundle::Description& description,
                                   const EngineSetting& setting);
 };
+
+/// Of an error's text: libraries tell the way there first, with files and lines of their own source, and what went
+/// wrong last.
+inline std::string last_line(const std::string& text) {
+  std::string last;
+  for (const std::string& line : split(text, '\n'))
+    if (!trim(line).empty()) last = trim(line);
+  return last;
+}
 
 inline constexpr const char* kEnginePluginEntry = "trireme_engine_plugin";
 

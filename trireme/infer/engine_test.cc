@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/infer/engine_plugin.h"
 #include "trireme/infer/predictor.h"
 
 namespace trireme::infer {
@@ -52,6 +53,11 @@ TEST(Engine, RefusesWhatCannotBe) {
                 make_engine({.folder = dir.path(), .kind = EngineKind::torch, .cpu_threads = -1}, description());
               }),
               HasSubstr("cpu_threads is -1"));
+}
+
+TEST(Engine, OfALongErrorTheLastLineIsTold) {
+  EXPECT_EQ(last_line("Exception from src/core.cpp:97:\n  no such operator: Foo \n\n"), "no such operator: Foo");
+  EXPECT_EQ(last_line(""), "");
 }
 
 TEST(Predictor, NamesTheFolderThatIsMissing) {

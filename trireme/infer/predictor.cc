@@ -30,6 +30,10 @@ void check(const PredictorOptions& options, const bundle::Description& descripti
   if (options.topk < 0) throw UsageError("topk is {}; must be 0 (as the model says) or more", options.topk);
   if (options.decode_threads < 0) throw UsageError("decode_threads is {}; must be 0 or more", options.decode_threads);
   if (description.output.class_num < 1) throw UsageError("{} has no classes", description.model_name);
+  const auto labels = static_cast<int64_t>(description.labels.size());
+  if (labels != 0 && labels != description.output.class_num)
+    throw UsageError("{} has {} labels for {} classes; name each class once or none", description.model_name, labels,
+                     description.output.class_num);
 }
 
 int decode_threads(const PredictorOptions& options) {
@@ -50,6 +54,25 @@ void mix_grey(std::span<const float> planes, std::span<float> grey) {
 bool better(float a, float b) {
   return !std::isnan(a) && (std::isnan(b) || a > b);
 }
+
+/// Jobs that work on the caller's variables: none outlives this, even where the next could not be begun.
+class Helping {
+ public:
+  explicit Helping(size_t most) { jobs_.reserve(most); }
+  ~Helping() {
+    for (const auto& job : jobs_)
+      if (job.valid()) job.wait();
+  }
+  Helping(const Helping&) = delete;
+  Helping& operator=(const Helping&) = delete;
+  void add(std::future<void> job) { jobs_.push_back(std::move(job)); }
+  void finish() {
+    for (auto& job : jobs_) job.get();
+  }
+
+ private:
+  std::vector<std::future<void>> jobs_;
+};
 
 }  // namespace
 
@@ -147,11 +170,11 @@ Prepared Predictor::prepare(std::span<const std::string_view> encoded) const {
     for (size_t i = next++; i < encoded.size(); i = next++)
       state_->try_one(encoded[i], batch.images.part(i, encoded.size()), batch.errors[i]);
   };
-  std::vector<std::future<void>> helping;
   const size_t helpers = state_->helpers ? static_cast<size_t>(decode_threads(state_->options)) - 1 : 0;
-  for (size_t i = 0; i + 1 < encoded.size() && i < helpers; ++i) helping.push_back(state_->helpers->run(work));
+  Helping helping(helpers);
+  for (size_t i = 0; i + 1 < encoded.size() && i < helpers; ++i) helping.add(state_->helpers->run(work));
   work();
-  for (auto& helper : helping) helper.get();
+  helping.finish();
   batch.taken = Time::now() - begin;
   return batch;
 }
@@ -187,7 +210,7 @@ void Predictor::scores(std::span<const float> images, std::span<float> scores) c
     throw UsageError("{} floats are no whole pictures of {}x{}x{} = {}", images.size(), input().channels,
                      input().height, input().width, input_elements());
   if (scores.size() != batch * state_->classes())
-    throw UsageError("room for {} scores, but {} picture(s) of {} classes have {}", scores.size(), batch,
+    throw UsageError("room for {} scores, but a batch of {} with {} classes has {}", scores.size(), batch,
                      state_->classes(), batch * state_->classes());
   state_->engine->run(images, static_cast<int64_t>(batch), scores);
 }

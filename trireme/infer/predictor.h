@@ -70,7 +70,7 @@ class Predictor {
  public:
   /// `folder` is what `trireme export` wrote. Throws UsageError for a folder, file or engine that is missing or wrong.
   explicit Predictor(const std::filesystem::path& folder, const PredictorOptions& options = {});
-  /// With an engine of yours.
+  /// With an engine of yours. UsageError: options out of range, or not one label for each class (none is fine).
   Predictor(const bundle::Description& description, std::unique_ptr<Engine> engine,
             const PredictorOptions& options = {});
   ~Predictor();

@@ -164,6 +164,13 @@ TEST_F(PredictorTest, TopkIsWithinTheClasses) {
   EXPECT_THROW(make().rank(std::vector<float>(3), -1), UsageError);
 }
 
+TEST_F(PredictorTest, RefusesLabelsThatAreNotOneForEachClass) {
+  bundle::Description two_labels = bundle::parse(kModel, "f");
+  two_labels.labels.pop_back();
+  EXPECT_THAT(refusal([&] { const Predictor predictor(two_labels, std::make_unique<ChannelMeans>(runs)); }),
+              HasSubstr("Means has 2 labels for 3 classes"));
+}
+
 TEST_F(PredictorTest, EqualScoresGoByClassAndNaNIsLast) {
   const Predictor predictor = make(kModel, {.topk = 3});
   EXPECT_THAT(predictor.rank(std::vector<float>{0.5F, 0.5F, 0.5F}).class_ids, ElementsAre(0, 1, 2));

@@ -10,9 +10,9 @@
 namespace trireme {
 namespace {
 
-// An exception as it travels. An empty text is none.
+// An exception as it travels.
 struct Failure {
-  enum Kind { usage, system, peer } kind = peer;
+  enum Kind { none, usage, system, peer } kind = none;
   int number = 0;  // errno of a SystemError
   std::string text;
 };
@@ -29,14 +29,18 @@ Failure describe(const std::exception& error) {
 }
 
 std::string to_text(const Failure& failure) {
-  return failure.text.empty() ? ""
-                              : fmt::format("{} {} {}", static_cast<int>(failure.kind), failure.number, failure.text);
+  return fmt::format("{} {} {}", static_cast<int>(failure.kind), failure.number, failure.text);
+}
+
+Failure::Kind kind_of(const std::string& text) {
+  return static_cast<Failure::Kind>(text.at(0) - '0');
 }
 
 [[noreturn]] void rethrow(const std::string& text, int rank) {
   const size_t first = text.find(' '), second = text.find(' ', first + 1);
-  const std::string message = fmt::format("rank {}: {}", rank, text.substr(second + 1));
-  switch (text[0] - '0') {
+  const std::string said = text.substr(second + 1);
+  const std::string message = fmt::format("rank {}: {}", rank, said.empty() ? "an error without a message" : said);
+  switch (kind_of(text)) {
     case Failure::usage:
       throw UsageError("{}", message);
     case Failure::system:
@@ -44,10 +48,6 @@ std::string to_text(const Failure& failure) {
     default:
       throw PeerError("{}", message);
   }
-}
-
-bool is_alone(const Group& group) {
-  return group.size() <= 1;
 }
 
 }  // namespace
@@ -61,11 +61,14 @@ void together(const Group& group, const std::function<void()>& work) {
   } catch (const std::exception& error) {
     mine = std::current_exception();
     failure = describe(error);
+  } catch (...) {  // the others wait for word from here, whatever it was
+    mine = std::current_exception();
+    failure = {Failure::peer, 0, "an exception that is no std::exception"};
   }
   const std::vector<std::string> all = all_gather_object(to_text(failure), group);
   if (mine) std::rethrow_exception(mine);
   for (size_t rank = 0; rank < all.size(); ++rank)
-    if (!all[rank].empty()) rethrow(all[rank], static_cast<int>(rank));
+    if (kind_of(all[rank]) != Failure::none) rethrow(all[rank], static_cast<int>(rank));
 }
 
 void on_first(const Group& group, const std::function<void()>& work) {

@@ -12,6 +12,11 @@
 
 namespace trireme {
 
+/// Whether there is nobody to agree with.
+inline bool is_alone(const Group& group) {
+  return group.size() <= 1;
+}
+
 /// Every rank works. If any of them throws, all throw: that rank its own exception, the others one of the same kind
 /// (UsageError, SystemError, PeerError) with "rank N: " in front; PeerError for other exceptions. A group of which this
 /// process is no member stands for this process alone.

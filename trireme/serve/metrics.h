@@ -1,8 +1,8 @@
 // What the server counts, as Prometheus reads it (text format 0.0.4).
 //
 //   metrics.count_request(200, seconds);
-//   metrics.count_batch(8);
-//   body = metrics.text({.queued = batcher.waiting(), .in_flight = server.in_flight()});
+//   metrics.count_batch(8, seconds);
+//   body = metrics.text({.queued = batcher.waiting(), .in_flight = server.counts().in_flight});
 //
 // Guarantees: one text is one moment: its sums agree with each other. Thread-safe.
 #pragma once

@@ -73,7 +73,10 @@ using Text = const std::string&;
 constexpr Option kOptions[] = {
     {"--model-dir", "DIR", "what `trireme export` wrote; required", [](Options& o, Text, Text t) { o.model_dir = t; }},
     {"--host", "ADDRESS", "address to listen on; 0.0.0.0 lets other machines in (default: 127.0.0.1)",
-     [](Options& o, Text, Text t) { o.host = t; }},
+     [](Options& o, Text n, Text t) {
+       if (t.empty()) throw UsageError("{} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 lets others in", n);
+       o.host = t;
+     }},
     {"--port", "N", "0: a free one, which is printed (default: 8080)",
      [](Options& o, Text n, Text t) { o.port = static_cast<uint16_t>(number(n, t, 0, 65535)); }},
     {"--port-file", "FILE", "gets the port once the server listens", [](Options& o, Text, Text t) { o.port_file = t; }},
@@ -166,6 +169,8 @@ std::optional<ServeOptions> parse_options(const std::vector<std::string>& words)
   }
   check(options);
   if (options.server.workers == 0) options.server.workers = default_workers(options);
+  options.server.max_waiting = options.service.max_queue;  // a request has one picture or more
+  options.server.is_quick = Service::is_quick;
   return options;
 }
 

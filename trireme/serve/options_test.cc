@@ -27,6 +27,13 @@ TEST(ServeOptions, AreSafeByDefault) {
   EXPECT_GE(options.server.workers, 2 * 8 + 1) << "two batches";
 }
 
+TEST(ServeOptions, BoundTheRequestsThatWaitAndSpareTheQuickOnes) {
+  const http::ServerOptions options = parse_options({"--model-dir", "m", "--queue", "70"})->server;
+  EXPECT_EQ(options.max_waiting, 70U);
+  EXPECT_TRUE(options.is_quick({.method = "GET", .path = "/healthz", .query = "", .headers = {}, .body = ""}));
+  EXPECT_FALSE(options.is_quick({.method = "POST", .path = "/predict", .query = "", .headers = {}, .body = ""}));
+}
+
 TEST(ServeOptions, AreReadInEverySpelling) {
   const ServeOptions options =
       *parse_options({"--model_dir=m", "--port", "0", "--batch_size", "4", "--batch-wait-ms=7", "--decode-memory", "2G",
@@ -48,6 +55,7 @@ TEST(ServeOptions, AreReadInEverySpelling) {
 TEST(ServeOptions, SayWhatIsWrong) {
   EXPECT_THAT(refusal({"--prot", "1"}), HasSubstr("did you mean --port?"));
   EXPECT_THAT(refusal({"--port"}), HasSubstr("needs a value"));
+  EXPECT_THAT(refusal({"--host", ""}), HasSubstr("127.0.0.1"));
   EXPECT_THAT(refusal({"--port", "65536"}), HasSubstr("from 0 to 65535"));
   EXPECT_THAT(refusal({"--batch-size", "0"}), HasSubstr("from 1"));
   EXPECT_THAT(refusal({"--body-limit", "0"}), HasSubstr("1 byte"));

@@ -105,7 +105,21 @@ Service::Service(const infer::Predictor& predictor, const ServiceOptions& option
       decoding_(options.decode_bytes),
       batcher_({.max_batch = options.max_batch, .max_wait = options.batch_wait, .max_queue = options.max_queue},
                [this](const std::vector<Tensor>& batch) { return run_batch(batch); }) {
+  check_preprocessing();
   predictor_.scores(Tensor(predictor_.input_elements()));
+}
+
+/// That no bytes are no picture is all a good model has to say about them.
+void Service::check_preprocessing() const {
+  Tensor tensor(predictor_.input_elements());
+  try {
+    predictor_.preprocess("", tensor);
+  } catch (const image::ImageError&) {
+  }
+}
+
+bool Service::is_quick(const http::Request& request) {
+  return request.path == "/healthz" || request.path == "/metrics";
 }
 
 http::Response Service::handle(http::Request& request) {

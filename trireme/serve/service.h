@@ -1,7 +1,7 @@
 // What the server answers: paths, pictures, errors. Knows no socket, so that all of it is tested without one.
 //
 //   Service service(predictor, {.max_batch = 8});
-//   http::Server server(listen_tcp("127.0.0.1", 8080), {},
+//   http::Server server(listen_tcp("127.0.0.1", 8080), {.is_quick = Service::is_quick},
 //                       [&](http::Request& request) { return service.handle(request); },
 //                       [&](int status, double seconds) { service.metrics().count_request(status, seconds); });
 //
@@ -10,8 +10,7 @@
 //   GET  /metrics                    for Prometheus
 //
 // Pictures are decoded on the caller's thread, as many at a time as `decode_bytes` allows; only the engine's part is
-// gathered into batches. An answer is the same
-// whichever batch it was part of. Thread-safe.
+// gathered into batches. An answer is the same whichever batch it was part of. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -40,9 +39,13 @@ struct ServiceOptions {
 class Service {
  public:
   /// `predictor` must outlive it. Runs the engine once on an empty picture, so that a model that cannot work is found
-  /// now and the first client does not wait for what engines do the first time.
+  /// now and the first client does not wait for what engines do the first time. Throws UsageError for a model that does
+  /// not say how it reads pictures.
   Service(const infer::Predictor& predictor, const ServiceOptions& options);
 
+  /// Whether handle() answers without waiting for the engine or for memory: /healthz and /metrics, which must say how a
+  /// busy server is.
+  static bool is_quick(const http::Request& request);
   http::Response handle(http::Request& request);
   Metrics& metrics() { return metrics_; }
 
@@ -54,6 +57,7 @@ class Service {
     bool too_large = false;
   };
 
+  void check_preprocessing() const;
   http::Response predict(http::Request& request);
   PredictRequest read_request(http::Request& request) const;
   http::Response answer(const PredictRequest& request, Deadline deadline, bool single);

@@ -14,6 +14,8 @@
 
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
+#include "trireme/http/server.h"
+#include "trireme/http/test_client.h"
 
 namespace trireme::serve {
 namespace {
@@ -84,9 +86,9 @@ class ServiceTest : public testing::Test {
  protected:
   ~ServiceTest() override { set_gate(true); }
 
-  void start(const ServiceOptions& options = {}) {
+  void start(const ServiceOptions& options = {}, const std::string& description = kDescription) {
     predictor_ =
-        std::make_unique<infer::Predictor>(bundle::parse(kDescription, "test"), std::make_unique<ColourEngine>(gate_));
+        std::make_unique<infer::Predictor>(bundle::parse(description, "test"), std::make_unique<ColourEngine>(gate_));
     service_ = std::make_unique<Service>(*predictor_, options);
   }
   void set_gate(bool open) {
@@ -277,6 +279,41 @@ TEST_F(ServiceTest, AnEngineThatFailsIsNotTheClientsFault) {
 TEST_F(ServiceTest, AModelThatCannotWorkIsFoundAtTheStart) {
   gate_->broken = true;
   EXPECT_THROW(start(), UsageError);
+}
+
+TEST_F(ServiceTest, AModelThatReadsNoPicturesIsFoundAtTheStart) {
+  std::string tensors_only = kDescription;
+  const size_t begin = tensors_only.find("PreProcess");
+  tensors_only.erase(begin, tensors_only.find("PostProcess") - begin);
+  try {
+    start({}, tensors_only);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("Colours"), HasSubstr("transform_ops")));
+  }
+}
+
+TEST_F(ServiceTest, HealthAndMetricsAreAnsweredWhileEveryWorkerWaits) {
+  start();
+  http::Server server(listen_tcp("127.0.0.1", 0), {.workers = 1, .max_waiting = 1, .is_quick = Service::is_quick},
+                      [this](http::Request& request) { return service_->handle(request); });
+  set_gate(false);
+  const std::string body = picture(kRed);
+  const std::string request =
+      fmt::format("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: {}\r\n\r\n{}",
+                  body.size(), body);
+  http::TestClient first(server.port()), second(server.port()), probe(server.port());
+  first.send(request);
+  wait_entered(2);
+  EXPECT_THAT(probe.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), HasSubstr("200 OK"));
+  second.send(request);
+  const Deadline patience = Deadline::in(seconds(10));
+  while (server.counts().in_flight < 2 && !patience.passed()) std::this_thread::yield();
+  EXPECT_THAT(probe.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), HasSubstr("trireme_in_flight 3"));
+  EXPECT_THAT(probe.ask(request), AllOf(HasSubstr("503"), HasSubstr("Retry-After: 1")));
+  set_gate(true);
+  EXPECT_THAT(first.answer(), HasSubstr("200 OK"));
+  EXPECT_THAT(second.answer(), HasSubstr("200 OK"));
 }
 
 }  // namespace

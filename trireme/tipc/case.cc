@@ -216,6 +216,18 @@ void read_inference(const ConfigText& config, Case& test) {
   }
 }
 
+/// A chain removes what an earlier one left under this name, so it must lie in the chain's own folder.
+std::string train_model_name_of(const ConfigText& config) {
+  const std::string name = text_of(config, "train_model_name");
+  const std::filesystem::path path(name);
+  const bool wanders =
+      std::any_of(path.begin(), path.end(), [](const auto& part) { return part == ".." || part == "."; });
+  if (path.is_absolute() || wanders)
+    throw UsageError("{}: '{}' must be a name inside the output folder, without '.', '..' and a '/' in front",
+                     config.at("train_model_name").origin, name);
+  return name;
+}
+
 /// It becomes the name of a folder.
 std::string model_name_of(const ConfigText& config) {
   const std::string name = text_of(config, "model_name");
@@ -258,7 +270,7 @@ Case make_case(const ConfigText& config) {
   test.output_dir = flag_of(config, "output_dir");
   test.batch_size = mode_number(config.at("train_batch_size"));
   test.pretrained = flag_of(config, "pretrained");
-  test.train_model_name = text_of(config, "train_model_name");
+  test.train_model_name = train_model_name_of(config);
   test.data_folder = data_folder_of(config);
   test.extra_train = flag_of(config, "extra_train");
   test.trainers = trainers_of(config);

@@ -48,6 +48,13 @@ TEST(Case, BadNumbersAreNamed) {
   EXPECT_THAT(refusal(with_line(short_lines(), 8, "--batch-size:whole_infer=1|whole_infer=2")), HasSubstr("twice"));
 }
 
+TEST(Case, NothingOutsideTheOutputFolderIsNamedToBeRemoved) {
+  for (const char* name : {"/home", "..", "../other", "latest/../../other", "./latest"})
+    EXPECT_THAT(refusal(with_line(short_lines(), 10, std::string("train_model_name:") + name)),
+                AllOf(HasSubstr("x.txt:10:"), HasSubstr(name), HasSubstr("inside the output folder")));
+  EXPECT_EQ(understand(with_line(short_lines(), 10, "train_model_name:LeNet/latest")).train_model_name, "LeNet/latest");
+}
+
 TEST(Case, Trainers) {
   const Case test = understand(with_line(long_lines(), 15, "trainer:normal_train|distill_train|to_static_train"));
   ASSERT_EQ(test.trainers.size(), 3u);

@@ -50,10 +50,10 @@ int Chain::run() {
                  .ended = [this](const Step& step, const Result& result) { ended(step, result); }});
   const std::vector<Result> results = runner.run(steps_);
   if (mode_ == Mode::benchmark_train) report_throughput(results);
-  write_report(file("junit", ".xml"),
-               junit_xml(fmt::format("{}.{}", test_.model_name, to_string(mode_)), steps_, results));
+  write(file("junit", ".xml"), junit_xml(fmt::format("{}.{}", test_.model_name, to_string(mode_)), steps_, results));
   say(Tone::plain, "\n" + summary(steps_, results));
-  return exit_code(runner, results);
+  const int code = exit_code(runner, results);
+  return code == 0 && !unwritten_.empty() ? trireme::exit_code::kSystem : code;
 }
 
 fs::path Chain::file(const std::string& stem, const std::string& ending) const {
@@ -74,7 +74,19 @@ void Chain::ended(const Step& step, const Result& result) {
     for (const std::string& line : result.last_lines) say(Tone::plain, "  | " + line);
   }
   results_ += results_line(test_.model_name, step, result) + "\n";
-  write_report(file("results_cpp", ".log"), results_);
+  write(file("results_cpp", ".log"), results_);
+}
+
+/// A disk that is full must not end a chain of hours: told once, and by the exit code.
+void Chain::write(const fs::path& file, std::string_view text) {
+  try {
+    write_report(file, text);
+    unwritten_.erase(file);
+  } catch (const Error& error) {
+    unwritten_.insert(file);
+    if (!told_unwritten_) say(Tone::bad, fmt::format("{}; the chain goes on without its reports", error.what()));
+    told_unwritten_ = true;
+  }
 }
 
 void Chain::report_throughput(const std::vector<Result>& results) {
@@ -88,7 +100,7 @@ void Chain::report_throughput(const std::vector<Result>& results) {
     }
     measurements.push_back({*steps_[i].measured, *throughput, results[i].seconds});
     const std::string json = throughput_json(test_.model_name, measurements.back());
-    write_report(file(steps_[i].group, ".json"), json);
+    write(file(steps_[i].group, ".json"), json);
     say(Tone::plain, std::string(trim(json)));
   }
   if (!measurements.empty()) say(Tone::plain, "\n" + std::string(trim(speedup_table(measurements))));

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,13 +35,14 @@ class Chain {
   Chain(const Case& test, Mode mode, ChainOptions options);
 
   const std::vector<Step>& steps() const { return steps_; }
-  /// Returns the exit code: 0 when nothing failed.
+  /// Returns the exit code: 0 when nothing failed and all reports are written.
   int run();
 
  private:
   std::filesystem::path file(const std::string& stem, const std::string& ending) const;
   void begun(const Step& step);
   void ended(const Step& step, const Result& result);
+  void write(const std::filesystem::path& file, std::string_view text);
   void report_throughput(const std::vector<Result>& results);
   void say(Tone tone, std::string_view line) const;
 
@@ -48,7 +51,9 @@ class Chain {
   const ChainOptions options_;
   const std::filesystem::path folder_;
   std::vector<Step> steps_;
-  std::string results_;  // what results_cpp.log holds
+  std::string results_;                        // what results_cpp.log holds
+  std::set<std::filesystem::path> unwritten_;  // reports that a full disk refused and that did not succeed since
+  bool told_unwritten_ = false;
   size_t begun_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/tipc/test_texts.h"
 
@@ -45,6 +46,17 @@ TEST_F(ChainTest, AFailureIsToldAndNamed) {
   EXPECT_THAT(said_, AllOf(HasSubstr("Run failed with command"), HasSubstr("exit 3 after"), HasSubstr("  | no model"),
                            HasSubstr("1 passed, 2 failed")));
   EXPECT_THAT(file("junit.xml"), HasSubstr("<failure message=\"exit 3\">"));
+}
+
+// A folder in the report's place refuses it as a full disk does.
+TEST_F(ChainTest, AReportThatCannotBeWrittenDoesNotEndTheChain) {
+  const std::string report = (folder_.path() / "out/tiny/whole_infer/results_cpp.log").string();
+  EXPECT_EQ(run(fmt::format("rm {0}; mkdir -p {0}/in_the_way ${{2#*=}}", report), "true"), trireme::exit_code::kSystem);
+  EXPECT_THAT(said_, HasSubstr("3 steps: 3 passed"));
+  const size_t told = said_.find("the chain goes on without its reports");
+  ASSERT_NE(told, std::string::npos) << said_;
+  EXPECT_EQ(said_.find("the chain goes on", told + 1), std::string::npos) << said_;
+  EXPECT_THAT(file("junit.xml"), HasSubstr("tests=\"3\" failures=\"0\""));
 }
 
 TEST_F(ChainTest, OtherMachinesWriteFilesOfTheirOwn) {

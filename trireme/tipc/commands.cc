@@ -8,10 +8,6 @@
 namespace trireme::tipc {
 namespace {
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
-
 /// The words with the interpreter before a script.
 Words program(const Case& test, const Words& command) {
   Words words;

@@ -21,6 +21,16 @@ void flatten(const Json& json, bool exact, Numbers& numbers) {
     for (const Json& item : json) flatten(item, exact, numbers);
 }
 
+/// "ids", "class_id", "class id(s)", but not "confidence" and "width".
+bool names_ids(std::string_view name) {
+  for (const std::string_view word : {"id", "ids", "id(s)"}) {
+    if (!name.ends_with(word)) continue;
+    const std::string_view before = name.substr(0, name.size() - word.size());
+    if (before.empty() || before.ends_with('_') || before.ends_with(' ')) return true;
+  }
+  return false;
+}
+
 /// Ids before scores before the rest, so that an object and PaddleClas' line agree on the order.
 Numbers numbers_of(const Json& json) {
   Numbers numbers;
@@ -29,7 +39,7 @@ Numbers numbers_of(const Json& json) {
     return numbers;
   }
   const auto group = [](const std::string& name) {
-    return name.find("id") != std::string::npos ? 0 : name.find("score") != std::string::npos ? 1 : 2;
+    return names_ids(name) ? 0 : name.find("score") != std::string::npos ? 1 : 2;
   };
   for (int wanted = 0; wanted < 3; ++wanted)
     for (const auto& [name, value] : json.items())

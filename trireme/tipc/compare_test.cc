@@ -1,5 +1,6 @@
 #include "trireme/tipc/compare.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,6 +31,13 @@ TEST(Compare, WithinTheTolerances) {
   EXPECT_THAT(differences(expected, parse_answers(kLog), {}), IsEmpty());
   EXPECT_THAT(differences(expected, parse_answers(kLog), {.atol = 1e-6, .rtol = 1e-6}),
               ElementsAre(HasSubstr("a.jpg: number 4 is 0.91, expected 0.9101")));
+}
+
+TEST(Compare, OnlyIdsAreExact) {
+  for (const char* name : {"id", "ids", "class_id", "class_ids", "class id(s)"})
+    EXPECT_TRUE(parse_answers(fmt::format("a\t{{\"{}\": [3]}}", name)).at("a")[0].exact) << name;
+  for (const char* name : {"confidence", "width", "idle", "grid", "_ids_per_second"})
+    EXPECT_FALSE(parse_answers(fmt::format("a\t{{\"{}\": [3]}}", name)).at("a")[0].exact) << name;
 }
 
 TEST(Compare, WhatIsWrong) {

@@ -15,10 +15,6 @@ struct Axis {
   const char* label;
 };
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
-
 /// Each variant so far, with each value of the axis.
 std::vector<InferVariant> times(const std::vector<InferVariant>& variants, const ConfigText& config, const Axis& axis,
                                 const Words& inference) {

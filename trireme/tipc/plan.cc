@@ -1,5 +1,8 @@
 #include "trireme/tipc/plan.h"
 
+#include <algorithm>
+#include <set>
+
 #include "trireme/core/error.h"
 #include "trireme/tipc/commands.h"
 #include "trireme/tipc/own_programs.h"
@@ -51,6 +54,13 @@ class Planner {
  private:
   int node_of(size_t placement) const { return placement < options_.nodes.size() ? options_.nodes[placement] : 0; }
 
+  /// With _2 and so on from the second of that name on: names do not tell hosts, which two placements may differ by.
+  std::string untaken(const std::string& name) {
+    std::string own = name;
+    for (int next = 2; !groups_.insert(own).second; ++next) own = fmt::format("{}_{}", name, next);
+    return own;
+  }
+
   bool has_single() const {
     for (const Placement& placement : test_.placements)
       if (placement.devices() == 1) return true;
@@ -60,7 +70,7 @@ class Planner {
   void training(size_t place, const std::string& autocast, const Trainer& trainer) {
     const Placement& placement = test_.placements[place];
     node_ = node_of(place);
-    group_ = group_name(test_, placement, autocast, trainer);
+    group_ = untaken(group_name(test_, placement, autocast, trainer));
     const Weights weights{folder(), weights_name(trainer.command, test_.train_model_name)};
     const size_t train = add_train(train_command(test_, mode_, placement, autocast, trainer, folder()), placement);
     if (node_ == 0) steps_[train].weights = weights;
@@ -71,11 +81,11 @@ class Planner {
   void given_model(const GivenModel& model) {
     std::optional<size_t> exported;
     if (!model.export_command.empty()) exported = add_export(model.export_command, model.path);
-    add_infers(exported, exported ? inference_folder() : path(model.path), test_.infer_words, {});
+    add_infers(exported, exported ? inference_folder() : path(model.path), test_.infer_words);
   }
 
   void benchmark(const Placement& placement, const std::string& fp_item, const std::string& batch_size) {
-    group_ = fmt::format("bs{}_{}_DP_N{}C{}", batch_size, fp_item, placement.nodes(), placement.processes);
+    group_ = untaken(fmt::format("bs{}_{}_DP_N{}C{}", batch_size, fp_item, placement.nodes(), placement.processes));
     const size_t step = add_train(benchmark_command(test_, placement, fp_item, batch_size, folder()), placement);
     // A device of a CPU is a process with one thread; else one process would use the cores of all.
     if (placement.on_cpu()) steps_[step].environment.emplace_back("OMP_NUM_THREADS", "1");
@@ -116,7 +126,7 @@ class Planner {
     if (command.empty()) return;
     const size_t exported = add_export(command, weights.path());
     use_weights(steps_[exported], train, weights);
-    add_infers(exported, inference_folder(), test_.train_infer_words, placement);
+    add_infers(exported, inference_folder(), test_.train_infer_words, placement.on_cpu());
   }
 
   size_t add_export(const Words& command, const std::string& weights) {
@@ -126,8 +136,12 @@ class Planner {
     return steps_.size() - 1;
   }
 
-  void add_infers(std::optional<size_t> after, const path& model, const Words& more,
-                  const std::optional<Placement>& placement) {
+  void add_infers(std::optional<size_t> after, const path& model, const Words& more) {
+    const auto on_cpu = [](const Placement& placement) { return placement.on_cpu(); };
+    add_infers(after, model, more, std::all_of(test_.placements.begin(), test_.placements.end(), on_cpu));
+  }
+
+  void add_infers(std::optional<size_t> after, const path& model, const Words& more, bool cpu_only) {
     if (test_.inference.empty()) return;
     for (const InferVariant& variant : test_.infer_variants) {
       Step& step = add(StepKind::infer, "infer " + variant.name, infer_words(test_, variant, model, more),
@@ -135,7 +149,7 @@ class Planner {
       step.after = after;
       if (node_ != 0) step.skip = kNotFirst;
       // Where nothing was trained on a GPU, none is asked for; a GPU that is missing otherwise is a failure.
-      if (step.skip.empty() && variant.gpu && placement && placement->on_cpu()) step.skip = "gpu_list has the CPU only";
+      if (step.skip.empty() && variant.gpu && cpu_only) step.skip = "gpu_list has the CPU only";
       if (!variant.gpu) hide_gpus(step);
     }
   }
@@ -157,6 +171,7 @@ class Planner {
   const PlanOptions& options_;
   int node_ = 0;
   std::string group_;
+  std::set<std::string> groups_;
   std::vector<Step> steps_;
 };
 

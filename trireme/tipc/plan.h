@@ -36,6 +36,7 @@ struct Weights {
 struct Step {
   StepKind kind;
   std::string group;  ///< the combination, and the name of its folder: norm_train_gpus_0,1_autocast_null_nodes_1
+                      ///< (with _2 and so on where only the hosts differ)
   std::string name;   ///< within the group: "train", "infer cpu_threads_2_batchsize_1"
   Words command;
   std::vector<std::pair<std::string, std::string>> environment;

@@ -86,6 +86,24 @@ TEST(Plan, ManyMachines) {
   for (size_t i = 1; i < second.size(); ++i) EXPECT_EQ(second[i].skip, "trainer 0 saves");
 }
 
+TEST(Plan, EveryCombinationHasItsFolder) {
+  const auto groups = [](const std::vector<Step>& steps) {
+    std::vector<std::string> names;
+    for (const Step& step : steps)
+      if (step.kind == StepKind::train) names.push_back(step.group);
+    return names;
+  };
+  Lines lines = with_line(long_lines(), 4, "gpu_list:cpu:1|127.0.0.1;cpu:1|10.0.0.1;cpu:1");
+  lines[5] = "-o Global.auto_cast:null";
+  const std::string name = "norm_train_gpus_cpu1_autocast_null_nodes_1";
+  EXPECT_THAT(groups(plan(lines)), ElementsAre(name, name + "_2", name + "_3"));
+  EXPECT_THAT(groups(plan(with_line(short_lines(), 4, "gpu_list:10.0.0.1,10.0.0.2;0|10.0.0.3,10.0.0.4;0"))),
+              ElementsAre("norm_train_gpus_0_nodes_2", "norm_train_gpus_0_nodes_2_2"));
+  lines = with_line(with_line(long_lines(), 4, "gpu_list:0|1"), 53, "batch_size:8");
+  lines[53] = "fp_items:fp32";
+  EXPECT_THAT(groups(plan(lines, Mode::benchmark_train)), ElementsAre("bs8_fp32_DP_N1C1", "bs8_fp32_DP_N1C1_2"));
+}
+
 TEST(Plan, WholeInfer) {
   const auto steps = plan(short_lines(), Mode::whole_infer);
   ASSERT_EQ(steps.size(), 3u);
@@ -96,6 +114,8 @@ TEST(Plan, WholeInfer) {
   Lines lines = with_line(long_lines(), 38, "infer_export:False");
   EXPECT_THAT(shown(plan(lines, Mode::whole_infer)[0]), HasSubstr("-o Global.inference_model_dir=../inference/"));
   EXPECT_EQ(plan(lines, Mode::whole_infer)[0].skip, "") << "a GPU that was asked for must be there";
+  lines = with_line(lines, 4, "gpu_list:cpu:2");
+  EXPECT_EQ(plan(lines, Mode::whole_infer)[0].skip, "gpu_list has the CPU only");
   EXPECT_THROW(plan(with_line(lines, 37, "infer_model:null"), Mode::whole_infer), UsageError);
 }
 

@@ -27,7 +27,9 @@ struct Runner::Running {
   int exec_error = 0;
   Deadline deadline;                  // then SIGTERM
   Deadline kill = Deadline::never();  // then SIGKILL
-  std::string stopped;                // why, if it was
+  Deadline lost = Deadline::never();  // then it is left behind
+  bool left_behind = false;
+  std::string stopped;  // why, if it was
 };
 
 namespace {
@@ -164,8 +166,9 @@ Result Runner::run_step(Step& step, proc::SignalGate& gate) {
 }
 
 void Runner::supervise(Running& running, proc::SignalGate& gate) {
-  while (running.processes.running() > 0) {
-    for (const proc::Event& event : running.processes.wait(earlier(running.deadline, running.kill), gate.open())) {
+  while (running.processes.running() > 0 && !running.left_behind) {
+    const Deadline next = earlier(earlier(running.deadline, running.kill), running.lost);
+    for (const proc::Event& event : running.processes.wait(next, gate.open())) {
       if (event.kind == proc::Event::Kind::output) {
         running.log.write(event.bytes);
         running.tail.add(event.bytes);
@@ -175,15 +178,22 @@ void Runner::supervise(Running& running, proc::SignalGate& gate) {
         running.exec_error = event.exec_error;
       }
     }
-    if (const auto signal = gate.take()) {
-      running.stopped = fmt::format("stopped by signal {}", *signal);
-      running.deadline = Deadline::never();
-      running.kill = stopped_by_ == 0 ? Deadline::in(options_.grace) : Deadline::in({});  // the second time at once
-      stopped_by_ = *signal;
-      running.processes.signal_all(SIGTERM);
-    }
+    while (const auto signal = gate.take()) stop(running, *signal);
     mind_the_time(running);
   }
+}
+
+/// timeout(1) and terminals tell a process and then its group: that is one wish, and leaves the grace alone.
+void Runner::stop(Running& running, int signal) {
+  const bool again = stopped_by_ != 0;
+  if (again && Clock::now() - stopped_at_ < options_.impatience) return;
+  if (!again) stopped_at_ = Clock::now();
+  stopped_by_ = signal;
+  running.stopped = fmt::format("stopped by signal {}", signal);
+  running.deadline = Deadline::never();
+  if (!running.lost.is_never()) return;  // killed already
+  running.kill = again ? Deadline::in({}) : Deadline::in(options_.grace);
+  running.processes.signal_all(SIGTERM);
 }
 
 void Runner::mind_the_time(Running& running) const {
@@ -196,7 +206,13 @@ void Runner::mind_the_time(Running& running) const {
   }
   if (running.kill.passed()) {
     running.kill = Deadline::never();
+    running.lost = Deadline::in(options_.give_up);
     running.processes.signal_all(SIGKILL);
+  }
+  if (running.lost.passed()) {
+    running.left_behind = true;
+    running.stopped += fmt::format("; still there {} after SIGKILL and left behind (state D in ps? look at its disk)",
+                                   seconds_text(options_.give_up));
   }
 }
 

@@ -5,7 +5,8 @@
 //   return exit_code(runner, results);
 //
 // A step that fails takes those with it that need it; the others are run all the same. Ctrl-C stops the running step
-// and leaves the rest. A step's processes are gone when its result is there, whatever it did. One thread.
+// and leaves the rest; the second time it is killed at once. A step's processes are gone when its result is there,
+// whatever it did, but for one that the kernel itself holds: its result says so. One thread.
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/core/deadline.h"
 #include "trireme/proc/signals.h"
 #include "trireme/tipc/plan.h"
 
@@ -36,7 +38,9 @@ struct Result {
 struct RunOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes(15)};  ///< for each step
   std::chrono::milliseconds grace{std::chrono::seconds(15)};    ///< between SIGTERM and SIGKILL
-  std::function<void(std::string_view bytes)> output{};         ///< gets what steps print; logs have it anyway
+  std::chrono::milliseconds give_up{std::chrono::seconds(10)};  ///< after SIGKILL, on what not even that ends
+  std::chrono::milliseconds impatience{100};             ///< a second signal sooner than this is part of the first
+  std::function<void(std::string_view bytes)> output{};  ///< gets what steps print; logs have it anyway
   std::function<void(const Step&)> begun{};
   std::function<void(const Step&, const Result&)> ended{};
 };
@@ -55,10 +59,12 @@ class Runner {
   Result try_step(Step& step, proc::SignalGate& gate);
   Result run_step(Step& step, proc::SignalGate& gate);
   void supervise(Running& running, proc::SignalGate& gate);
+  void stop(Running& running, int signal);
   void mind_the_time(Running& running) const;
 
   const RunOptions options_;
   int stopped_by_ = 0;
+  Clock::time_point stopped_at_{};
 };
 
 /// 0 when nothing failed, 1 otherwise, 128 + signal for a chain that was stopped.

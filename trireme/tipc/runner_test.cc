@@ -91,6 +91,39 @@ TEST_F(RunnerTest, ASignalStopsTheChain) {
   EXPECT_EQ(exit_code(runner, results), 130);
 }
 
+// Asks for an end on the first word, and again when the step says that it was asked.
+RunOptions asking_twice(std::chrono::milliseconds impatience) {
+  return {.impatience = impatience, .output = [](std::string_view bytes) {
+            if (bytes.find("tidy") == std::string_view::npos) ::kill(::getpid(), SIGTERM);
+          }};
+}
+
+constexpr const char* kTidies =
+    "trap 'echo again; sleep 0.2; echo tidy; exit 0' TERM; echo now; while :; do sleep 0.05; done";
+
+TEST_F(RunnerTest, ASignalThatComesTwiceAtOnceIsOneWish) {
+  Runner runner(asking_twice(1min));
+  const auto results = run(runner, {shell("a", kTidies)});
+  EXPECT_THAT(log("a"), HasSubstr("tidy\n")) << "the grace was lost";
+  EXPECT_EQ(results[0].reason, "stopped by signal 15");
+}
+
+TEST_F(RunnerTest, TheSecondWishKills) {
+  Runner runner(asking_twice(0ms));
+  run(runner, {shell("a", kTidies)});
+  EXPECT_THAT(log("a"), testing::Not(HasSubstr("tidy\n")));
+}
+
+// A guard that is stopped stands for a process that the kernel holds: neither says that it ended.
+TEST_F(RunnerTest, WhatSurvivesSigkillIsLeftBehind) {
+  Runner runner({.grace = 50ms, .give_up = 50ms, .output = [](std::string_view) { ::kill(::getpid(), SIGTERM); }});
+  const auto start = Clock::now();
+  const auto results = run(runner, {shell("stuck", "kill -STOP $PPID; echo stuck; exec sleep 60")});
+  EXPECT_LT(Clock::now() - start, 5s);
+  EXPECT_THAT(kinds(results), ElementsAre(Kind::failed));
+  EXPECT_THAT(results[0].reason, testing::StartsWith("stopped by signal 15; still there 0.05 s after SIGKILL"));
+}
+
 TEST_F(RunnerTest, ALogThatCannotBeMadeFailsTheStep) {
   write_file_atomically(folder_.path() / "group", "a file where a folder should be");
   Runner runner({});

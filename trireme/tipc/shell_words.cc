@@ -1,18 +1,10 @@
 #include "trireme/tipc/shell_words.h"
 
+#include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 
 namespace trireme::tipc {
 namespace {
-
-constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./,:@%^";
-
-std::string show_word(const std::string& word) {
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
 
 /// One word at a time; `at` moves on.
 class Splitter {
@@ -68,8 +60,12 @@ std::optional<Words> split_words(std::string_view text) {
 
 std::string show_words(const Words& words) {
   Words shown;
-  for (const std::string& word : words) shown.push_back(show_word(word));
+  for (const std::string& word : words) shown.push_back(shell_word(word));
   return join(shown, " ");
+}
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
 }
 
 }  // namespace trireme::tipc

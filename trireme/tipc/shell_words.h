@@ -18,5 +18,6 @@ using Words = std::vector<std::string>;
 std::optional<Words> split_words(std::string_view text);
 /// What can be pasted into a shell.
 std::string show_words(const Words& words);
+void append(Words& words, const Words& more);
 
 }  // namespace trireme::tipc

@@ -20,6 +20,7 @@ TEST(ShellWords, WhatIsShownReadsTheSame) {
   const Words words{"trireme", "-o", "A.b=[1, 2]", "it's", "", "$HOME", "a|b", "ip1,ip2;0", "--x=./y:z"};
   EXPECT_EQ(split_words(show_words(words)), words);
   EXPECT_EQ(show_words({"trireme", "-o", "A.b=./c,d:2"}), "trireme -o A.b=./c,d:2");
+  EXPECT_EQ(show_words({"it's", "'", "", "a^b"}), "'it'\\''s' ''\\''' '' 'a^b'");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/test_support.h"
+#include "trireme/data/tensor_dataset.h"
 #include "trireme/data/wrappers.h"
 #include "trireme/train/bad_total.h"
 #include "trireme/train/model.h"
@@ -106,6 +107,25 @@ TEST(BadSamples, ThatAreAllThereIsAreAnError) {
         model.evaluate(Holes(2, {0, 1}), {.verbose = 0});
       },
       ThrowsMessage<UsageError>(HasSubstr("evaluation: 2 of 2 samples could not be used")));
+}
+
+TEST(BadSamples, ThatAreAllOfASubsetAreAnError) {
+  const CaughtLog caught;
+  Model model = prepared();
+  EXPECT_THAT(
+      [&] {
+        model.evaluate(data::Subset(Holes(20, {1, 8}), {8, 1, 8}), {.verbose = 0});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("evaluation: 2 of 2 samples could not be used")));
+}
+
+TEST(BadSamples, ThatAreAllOfOnePartLeaveTheOthers) {
+  const CaughtLog caught;
+  const data::TensorDataset good(torch::eye(3), torch::arange(3));
+  Model model = prepared();
+  const Results with = model.evaluate(data::Concat({Holes(2, {0, 1}), good}), {.batch_size = 4, .verbose = 0});
+  EXPECT_THAT(caught.lines(), testing::Contains(HasSubstr("evaluation: 2 of 5 samples could not be used")));
+  EXPECT_NEAR(with.at("loss"), model.evaluate(good, {.verbose = 0}).at("loss"), 1e-6);
 }
 
 TEST(BadSamples, StopATrainingWhenThereAreTooMany) {

@@ -96,7 +96,7 @@ class Fit {
           "Model::fit: {} samples on {} ranks make no batch of {}, and drop_last leaves out what is smaller; make "
           "batch_size smaller",
           samples, run_.me.size, run_.batch_size);
-    run_.epochs = options_.num_iters ? (*options_.num_iters + run_.steps - 1) / run_.steps : options_.epochs;
+    run_.epochs = options_.num_iters ? epochs_for(*options_.num_iters) : options_.epochs;
     run_.samples = samples;
     run_.has_eval = static_cast<bool>(options_.eval);
     run_.log_freq = options_.log_freq;
@@ -111,7 +111,7 @@ class Fit {
     Stopwatch watch;
     auto batch = begin_epoch();
     callbacks_.call(&Callback::on_epoch_begin, run_);
-    for (run_.step = 0; batch != data::Loader::end() && !stopping_; ++run_.step, ++run_.iteration, ++batch) {
+    for (run_.step = 0; batch != data::Loader::end(); ++batch) {
       run_.reader_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_begin, run_);
       const Scored scored = learner_.train(batch->data, batch->target, place_of(run_.step));
@@ -120,6 +120,9 @@ class Fit {
       if (run_.logged) look_at_results();
       run_.batch_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_end, run_);
+      ++run_.step;
+      ++run_.iteration;
+      if (stopping_ && run_.step < run_.steps) break;  // before ++ takes a batch that would not be trained
     }
     results_ = run_.logs;
     if (run_.signal == 0) callbacks_.call(&Callback::on_epoch_end, run_);
@@ -132,7 +135,14 @@ class Fit {
     plan_ = loader_->plan();
     run_.steps = plan_->steps();
     first_iteration_ = run_.iteration;
+    if (options_.num_iters)
+      run_.epochs = run_.epoch + 1 + epochs_for(*options_.num_iters - run_.iteration - run_.steps);
     return batch;
+  }
+
+  /// Whole ones, the last perhaps in part.
+  int64_t epochs_for(int64_t batches) const {
+    return batches <= 0 ? 0 : (batches + loader_->size() - 1) / loader_->size();
   }
 
   // --- how batches make steps of the optimizer

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <sstream>
 
@@ -51,6 +52,31 @@ TEST(Fit, FitsTheRestOfALoadersEpoch) {
   EXPECT_EQ(diary->text, "train{epoch0{0()1(*)}epoch1{0()1()2()3()4()5(*)}}");
 }
 
+TEST(Fit, CountsBatchesFromWhereALoaderStands) {
+  data::Loader loader(points(12), {.batch_size = 2});
+  prepared(seeded_net()).fit(loader, {.verbose = 0, .num_iters = 4});
+  data::Loader rest(points(12), {.batch_size = 2});
+  rest.load_state(loader.state());
+  const auto diary = std::make_shared<Diary>();
+  const auto bar = std::make_shared<std::ostringstream>();
+  prepared(seeded_net()).fit(rest, {.callbacks = {diary, callback::ProgressBar({.out = bar.get()})}, .num_iters = 6});
+  EXPECT_EQ(diary->text, "train{epoch0{0()1(*)}epoch1{0()1()2()3(*)}}");
+  EXPECT_THAT(bar->str(), AllOf(HasSubstr("Epoch 1/2"), HasSubstr("Epoch 2/2")));
+}
+
+TEST(Fit, TakesNoBatchThatItDoesNotTrain) {
+  for (const int workers : {0, 1}) {
+    data::Loader loader(points(12), {.batch_size = 2, .workers = workers});
+    prepared(seeded_net()).fit(loader, {.verbose = 0, .num_iters = 9});
+    EXPECT_EQ(loader.state().epoch, 1);
+    EXPECT_EQ(loader.state().consumed(), 6);
+    data::Loader whole(points(12), {.batch_size = 2, .workers = workers});
+    prepared(seeded_net()).fit(whole, {.verbose = 0, .num_iters = 6});
+    EXPECT_EQ(whole.state().epoch, 1);
+    EXPECT_EQ(whole.state().consumed(), 0);
+  }
+}
+
 TEST(Fit, RefusesALoaderOfAnotherRank) {
   data::Loader second(points(), {.batch_size = 2}, RankInfo{1, 2});
   EXPECT_THAT([&] { prepared(seeded_net()).fit(second); },
@@ -95,12 +121,17 @@ void fit_interrupted(int number, const std::filesystem::path& save_dir) {
                       .callbacks = {Interrupter(number)}});
 }
 
-// The child begins the test anew, so that nothing but its name tells the two of them the folder.
+std::filesystem::path folder_of(pid_t test) {
+  return std::filesystem::path(testing::TempDir()) / fmt::format("trireme_interrupted_fit_{}", test);
+}
+
+// The child begins the test anew, so that nothing but the name of the folder tells it where its parent looks.
 TEST(FitDeathTest, SavesBeforeASignalEndsIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const std::filesystem::path out = std::filesystem::path(testing::TempDir()) / "trireme_interrupted_fit";
+  const std::filesystem::path out = folder_of(::getpid());
   std::filesystem::remove_all(out);
-  EXPECT_EXIT(fit_interrupted(SIGTERM, out), testing::KilledBySignal(SIGTERM), "step 3/6: ends by SIGTERM");
+  EXPECT_EXIT(fit_interrupted(SIGTERM, folder_of(::getppid())), testing::KilledBySignal(SIGTERM),
+              "step 3/6: ends by SIGTERM");
   EXPECT_TRUE(std::filesystem::exists(out / "0.safetensors"));
   EXPECT_FALSE(std::filesystem::exists(out / "1.safetensors")) << "an epoch that was not finished";
   EXPECT_FALSE(std::filesystem::exists(out / "final.safetensors"));

@@ -1,8 +1,8 @@
 // What is fitted, evaluated or predicted: a dataset by value or by pointer, or a Loader.
 //
-//   model.fit(data::FashionMnist(), {.batch_size = 64});          // which rank gets which samples is the Model's
-//   business data::Loader loader(images, {.batch_size = 64, .order = data::Order::torch}, init_parallel_env());
-//   model.fit(loader);                                            // the loader's
+//   model.fit(data::FashionMnist(), {.batch_size = 64});          // the Model deals out the samples to the ranks
+//   data::Loader loader(images, {.batch_size = 64, .order = data::Order::torch}, init_parallel_env());
+//   model.fit(loader);                                            // the loader does
 #pragma once
 
 #include <concepts>

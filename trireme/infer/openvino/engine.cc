@@ -9,7 +9,6 @@
 #include <openvino/openvino.hpp>
 
 #include "trireme/core/error.h"
-#include "trireme/core/text.h"
 #include "trireme/infer/engine_plugin.h"
 
 namespace trireme::infer {
@@ -17,14 +16,6 @@ namespace {
 
 constexpr size_t kOwnSizes = 3;  // one picture, full batches, and the rest of the last one
 constexpr int64_t kAnySize = -1;
-
-/// OpenVINO tells files and lines of its own source before what is wrong.
-std::string last_line(const std::string& text) {
-  std::string last;
-  for (const std::string& line : split(text, '\n'))
-    if (!trim(line).empty()) last = trim(line);
-  return last;
-}
 
 ov::element::Type element_type(Precision precision, const EngineSetting& setting) {
   if (precision == Precision::fp32 || setting.amx_is_broken) return ov::element::f32;
@@ -87,7 +78,7 @@ class OpenVinoEngine : public Engine {
     const ov::Tensor out(ov::element::f32, {static_cast<size_t>(batch), static_cast<size_t>(classes_)}, scores.data());
     try {
       for_batch(batch).run(in, out);
-    } catch (const ov::Exception& error) {
+    } catch (const std::exception& error) {  // not only of its own: its parts let those of the standard through
       throw UsageError("OpenVINO cannot compute a batch of {}: {}", batch, last_line(error.what()));
     }
   }
@@ -139,10 +130,10 @@ class OpenVinoEngine : public Engine {
     const auto found = compiled_.find(batch);
     if (found != compiled_.end()) return *found->second;
     const int64_t size = own_sizes_ < kOwnSizes ? batch : kAnySize;
-    auto& entry = compiled_[size];
-    if (!entry) entry = compile(size);
+    if (const auto shared = compiled_.find(size); shared != compiled_.end()) return *shared->second;
+    auto made = compile(size);  // may throw: no entry before it has come
     if (size != kAnySize) ++own_sizes_;
-    return *entry;
+    return *(compiled_[size] = std::move(made));
   }
 
   std::string describe(ov::CompiledModel& model) const {
@@ -150,7 +141,7 @@ class OpenVinoEngine : public Engine {
     const ov::element::Type used = model.get_property(ov::hint::inference_precision);
     const std::string precision = used == ov::element::bf16 ? "bf16" : used == ov::element::f16 ? "fp16" : "fp32";
     const std::string asked = to_string(options_.precision);
-    return fmt::format("OpenVINO {} on the CPU, {}{}, {} thread(s)", build.substr(0, build.find('-')), precision,
+    return fmt::format("OpenVINO {} on the CPU, {}{}, threads: {}", build.substr(0, build.find('-')), precision,
                        precision == asked ? "" : " (" + asked + " is not to be had on this CPU)",
                        model.get_property(ov::inference_num_threads));
   }
@@ -171,7 +162,9 @@ std::unique_ptr<Engine> make(const EngineOptions& options, const bundle::Descrip
                              const EngineSetting& setting) {
   try {
     return std::make_unique<OpenVinoEngine>(options, description, setting);
-  } catch (const ov::Exception& error) {
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::exception& error) {
     throw UsageError("OpenVINO cannot use {}: {}", (options.folder / bundle::kOnnxFile).string(),
                      last_line(error.what()));
   }

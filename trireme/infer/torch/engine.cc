@@ -20,14 +20,6 @@ std::string first_sentence(const std::string& text) {
   return std::string(trim(text.substr(0, std::min(text.find('\n'), text.find(". ")))));
 }
 
-/// What went wrong in a network is told last, after the way there.
-std::string last_line(const std::string& text) {
-  std::string last;
-  for (const std::string& line : split(text, '\n'))
-    if (!trim(line).empty()) last = trim(line);
-  return last;
-}
-
 /// CUDA is in a library of its own, which registers itself when loaded. Found by this plugin's RUNPATH.
 at::Device device_for(const EngineOptions& options) {
   if (!options.use_gpu) return at::kCPU;
@@ -66,9 +58,11 @@ class TorchEngine : public Engine {
   }
 
   std::string name() const override {
-    return fmt::format("libtorch {} on {}, {}, {} thread(s)", TORCH_VERSION,
-                       device_.is_cuda() ? fmt::format("GPU {}", options_.gpu_id) : "the CPU",
-                       to_string(options_.precision), at::get_num_threads());
+    const std::string where =
+        device_.is_cuda()
+            ? fmt::format("GPU {}, {}", options_.gpu_id, to_string(options_.precision))
+            : fmt::format("the CPU, {}, threads: {}", to_string(options_.precision), at::get_num_threads());
+    return fmt::format("libtorch {} on {}", TORCH_VERSION, where);
   }
 
   void run(std::span<const float> images, int64_t batch, std::span<float> scores) override {
