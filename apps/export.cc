@@ -27,7 +27,7 @@ constexpr const char* kHelp =
     "Writes a trained network for inference into the folder Global.save_inference_dir: inference.pt (TorchScript),\n"
     "inference.onnx, and inference.yml, which says how images are prepared and what the classes are called. Softmax "
     "is\n"
-    "added, batch normalisation folded, and the result compared with the network before anything is written.\n\n"
+    "added, batch normalisation folded, and inference.pt compared with the network before anything is written.\n\n"
     "  -c, --config FILE      the configuration that it was trained with\n"
     "  -o, --override K=V …   changes of it; repeat at will\n\n"
     "keys that matter here\n"

@@ -45,7 +45,7 @@ TEST_F(PreemptionTest, CtrlCOnceIsNotedTwiceEnds) {
     const PreemptionNotice notice({SIGINT});
     ::raise(SIGINT);
     EXPECT_EQ(notice.signal(), SIGINT);
-    std::this_thread::sleep_for(std::chrono::milliseconds(110));  // layers: sleep ok: sooner, it is the same Ctrl-C
+    std::this_thread::sleep_for(std::chrono::milliseconds(110));  // layers: sleep ok, because sooner is the same wish
     EXPECT_EXIT(::raise(SIGINT), testing::KilledBySignal(SIGINT), "");
   }
   const PreemptionNotice next({SIGINT});  // counts from the beginning
