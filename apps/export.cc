@@ -10,6 +10,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/parallel_env.h"
+#include "trireme/core/shell.h"
+#include "trireme/infer/engine.h"
 #include "trireme/preprocess/labels.h"
 #include "trireme/trainer/make_model.h"
 #include "trireme/trainer/saver.h"
@@ -27,7 +29,8 @@ constexpr const char* kHelp =
     "Writes a trained network for inference into the folder Global.save_inference_dir: inference.pt (TorchScript),\n"
     "inference.onnx, and inference.yml, which says how images are prepared and what the classes are called. Softmax "
     "is\n"
-    "added, batch normalisation folded, and inference.pt compared with the network before anything is written.\n\n"
+    "added, batch normalisation folded, and both are compared with the network before they take the place of older "
+    "ones.\n\n"
     "  -c, --config FILE      the configuration that it was trained with\n"
     "  -o, --override K=V …   changes of it; repeat at will\n\n"
     "keys that matter here\n"
@@ -56,10 +59,8 @@ models::ClassifierPtr load_network(const TrainConfig& config) {
   if (!weights.empty())
     trainer::load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
   else if (!main_arch(config.arch).pretrained.wanted)
-    log_warning(
-        "no weights are named, so these are RANDOM ones, of use for tests only; for trained ones add -o "
-        "Global.pretrained_model={}",
-        (trainer::output_folder(config) / "best_model").string());
+    log_warning("no weights are named, so these are RANDOM ones, of use for tests only; for trained ones add -o {}",
+                shell_word("Global.pretrained_model=" + (trainer::output_folder(config) / "best_model").string()));
   return net.main();
 }
 
@@ -74,14 +75,23 @@ Node transform_ops(const TrainConfig& config) {
   return of_eval;
 }
 
+/// Seen from here or else, as `base` is, from the file that names it.
+fs::path label_file(const Node& named) {
+  const fs::path file = named.as<std::string>();
+  std::error_code ignored;
+  if (fs::exists(file, ignored) || named.is_option()) return file;
+  const fs::path beside = fs::path(*named.value()->origin.source).parent_path() / file;
+  return fs::exists(beside, ignored) ? beside : file;
+}
+
 /// PaddleClas' files name one of its own, which need not be here.
 std::vector<std::string> labels(const TrainConfig& config) {
-  const std::string file = config.infer ? config.infer->post_process.class_id_map_file : "";
-  if (file.empty()) return {};
+  if (!config.infer || config.infer->post_process.class_id_map_file.empty()) return {};
+  const Node named = config.infer->post_process.node.at("class_id_map_file");
+  const fs::path file = label_file(named);
   std::error_code ignored;
   if (fs::exists(file, ignored)) return preprocess::read_labels(file);
-  log_warning("{}", config.infer->post_process.node.at("class_id_map_file")
-                        .remark(fmt::format("there is no {}; the model will tell classes by number", file)));
+  log_warning("{}", named.remark(fmt::format("there is no {}; the model will tell classes by number", file.string())));
   return {};
 }
 
@@ -116,15 +126,44 @@ bundle::Description describe(const TrainConfig& config) {
   return description;
 }
 
+/// A key that names nothing, mostly because of a variable that was not set, is no wish for the default.
+fs::path folder_of(const config::Global& global) {
+  constexpr const char* kKey = "save_inference_dir";
+  const Node named = global.node.at(kKey);
+  const bool is_there = global.node.value()->find(kKey) != nullptr;
+  if (is_there && (named.is_null() || global.save_inference_dir.empty()))
+    named.fail("names no folder; expected a path, or leave the key out for {}", config::Global{}.save_inference_dir);
+  return global.save_inference_dir;
+}
+
+/// Computes inference.onnx by OpenVINO; none where that is absent.
+deploy::OpenOnnx onnx_opener() {
+  if (const auto reason = infer::why_no_engine(infer::EngineKind::openvino)) {
+    log_warning("{} is written without having been run, as OpenVINO is absent: {}", bundle::kOnnxFile, *reason);
+    return {};
+  }
+  return [](const fs::path& folder, const bundle::Description& description) -> deploy::Scorer {
+    const std::shared_ptr<infer::Engine> engine =
+        infer::make_engine({.folder = folder, .kind = infer::EngineKind::openvino}, description);
+    return [engine, classes = description.output.class_num](const torch::Tensor& images) {
+      torch::Tensor scores = torch::empty({images.size(0), classes});
+      engine->run({images.const_data_ptr<float>(), static_cast<size_t>(images.numel())}, images.size(0),
+                  {scores.mutable_data_ptr<float>(), static_cast<size_t>(scores.numel())});
+      return scores;
+    };
+  };
+}
+
 int export_network(const Options& /*options*/, const TrainConfig& config) {
   if (get_rank() != 0) return 0;  // they have the same weights
   const bundle::Description description = describe(config);
-  const fs::path folder = config.global.save_inference_dir;
+  const fs::path folder = folder_of(config.global);
   const models::ClassifierPtr net = load_network(config);
   config.warn_unknown();
-  deploy::export_model(net, description, folder);
+  deploy::export_model(net, description, folder, {.open_onnx = onnx_opener()});
   log_info("{} is exported to {}: {}, {}, {}; try: trireme infer --model-dir {} --image FILE", description.model_name,
-           folder.string(), bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile, folder.string());
+           folder.string(), bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile,
+           shell_word(folder.string()));
   return 0;
 }
 

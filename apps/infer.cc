@@ -11,6 +11,7 @@
 
 #include "apps/infer_options.h"
 #include "apps/infer_pictures.h"
+#include "apps/main.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
@@ -34,33 +35,43 @@ void expect_printed() {
 
 // --- answers, as PaddleClas prints them
 
+/// Without signs that a terminal obeys; what could be taken for one of our own escapes gets a backslash.
+std::string escaped(std::string_view text, std::string_view special) {
+  std::string shown;
+  for (const char c : text) {
+    if (c == '\t') {
+      shown += "\\t";
+      continue;
+    }
+    if (special.find(c) != std::string_view::npos) shown += '\\';
+    shown += c;
+  }
+  return printable(shown);
+}
+
 /// As Python shows a text.
 std::string quoted(const std::string& text) {
   const bool has_single = text.find('\'') != std::string::npos, has_double = text.find('"') != std::string::npos;
   const char quote = has_single && !has_double ? '"' : '\'';
-  std::string shown(1, quote);
-  for (const char c : printable(text)) {
-    if (c == quote) shown += '\\';
-    shown += c;
-  }
-  return shown + quote;
+  return quote + escaped(text, std::string{'\\', quote}) + quote;
 }
 
-std::string line_of(const std::string& name, const infer::Prediction& best) {
-  std::vector<std::string> labels;
+std::string line_of(const std::string& name, const infer::Prediction& best, int digits) {
+  std::vector<std::string> labels, scores;
   for (const std::string& label : best.label_names) labels.push_back(quoted(label));
-  return fmt::format("{}:\tclass id(s): [{}], score(s): [{:.2f}], label_name(s): [{}]\n", name,
-                     fmt::join(best.class_ids, ", "), fmt::join(best.scores, ", "), join(labels, ", "));
+  for (const float score : best.scores) scores.push_back(fmt::format("{:.{}f}", score, digits));
+  return fmt::format("{}:\tclass id(s): [{}], score(s): [{}], label_name(s): [{}]\n", escaped(name, "\\"),
+                     fmt::join(best.class_ids, ", "), join(scores, ", "), join(labels, ", "));
 }
 
 /// Returns how many had no answer.
-size_t show(const PictureBatch& batch, const std::vector<Answer>& answers) {
+size_t show(const PictureBatch& batch, const std::vector<Answer>& answers, int digits) {
   size_t failures = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
     if (answers[i].ok()) {
-      fmt::print("{}", line_of(printable(batch.files[i].filename().string()), answers[i].prediction));
+      fmt::print("{}", line_of(batch.files[i].filename().string(), answers[i].prediction, digits));
     } else {
-      fmt::print(stderr, "trireme: error: {}: {}\n", printable(batch.files[i].string()), answers[i].error);
+      print_error(fmt::format("{}: {}", printable(batch.files[i].string()), answers[i].error));
       ++failures;
     }
   }
@@ -68,11 +79,11 @@ size_t show(const PictureBatch& batch, const std::vector<Answer>& answers) {
   return failures;
 }
 
-size_t answer_all(const Predictor& predictor, const Pictures& pictures, int batch_size) {
-  PictureReader reader(predictor, pictures.files, batch_size);
+size_t answer_all(const Predictor& predictor, const Pictures& pictures, const InferOptions& options) {
+  PictureReader reader(predictor, pictures.files, options.batch_size);
   PictureBatch batch;
   size_t failures = 0;
-  while (reader.next(batch)) failures += show(batch, predictor.predict(batch.prepared));
+  while (reader.next(batch)) failures += show(batch, predictor.predict(batch.prepared), options.score_digits);
   return failures;
 }
 
@@ -127,7 +138,7 @@ void report(const char* what, const Latency& latency) {
 
 void benchmark(const Predictor& predictor, const Pictures& pictures, const InferOptions& options) {
   const Measured found = measure(predictor, pictures, options.batch_size);
-  fmt::print("benchmark of {}: {}, batch_size: {}, {} batches after warm-up\n", predictor.model_name(),
+  fmt::print("benchmark of {}: {}, batch_size: {}, {} batches after warm-up\n", printable(predictor.model_name()),
              predictor.engine_name(), options.batch_size, found.whole.count());
   fmt::print("preprocess_time(ms): {:.4f}, inference_time(ms): {:.4f}, postprocess_time(ms): {:.4f}\n",
              found.preprocess.mean(), found.inference.mean(), found.postprocess.mean());
@@ -151,16 +162,17 @@ void tell_skipped(const Pictures& pictures, const std::filesystem::path& folder)
   const size_t shown = std::min(kShown, pictures.skipped.size());
   const std::vector<std::string> names(pictures.skipped.begin(),
                                        pictures.skipped.begin() + static_cast<std::ptrdiff_t>(shown));
-  log_warning("[infer] {}: left out, as they are no files that end in .jpg, .jpeg or .png: {} ({}{})", folder.string(),
-              pictures.skipped.size(), printable(join(names, ", ")), shown < pictures.skipped.size() ? ", …" : "");
+  log_warning("[infer] {}: left out, as they are no files that end in .jpg, .jpeg or .png: {} ({}{})",
+              printable(folder.string()), pictures.skipped.size(), printable(join(names, ", ")),
+              shown < pictures.skipped.size() ? ", …" : "");
 }
 
 int answer(const InferOptions& options) {
   const Pictures pictures = find_pictures(options.image);
   tell_skipped(pictures, options.image);
   const Predictor predictor(options.model_dir, options.predictor);
-  log_info("[infer] {}: {}", predictor.model_name(), predictor.engine_name());
-  const size_t failures = answer_all(predictor, pictures, options.batch_size);
+  log_info("[infer] {}: {}", printable(predictor.model_name()), predictor.engine_name());
+  const size_t failures = answer_all(predictor, pictures, options);
   if (failures > 0)
     fmt::print(stderr, "trireme: {} of {} pictures could not be answered\n", failures, pictures.files.size());
   if (options.benchmark && failures < pictures.files.size()) benchmark(predictor, pictures, options);
@@ -179,7 +191,7 @@ int run(const std::vector<std::string>& words) {
   } catch (const CannotPrint&) {
     throw;
   } catch (const Error& error) {  // the options were right: it is the model or the pictures
-    fmt::print(stderr, "trireme: error: {}\n", error.what());
+    print_error(error.what());
     return kFailed;
   }
 }
@@ -188,13 +200,5 @@ int run(const std::vector<std::string>& words) {
 }  // namespace trireme::apps
 
 int main(int argc, char** argv) {
-  try {
-    return trireme::apps::run({argv + 1, argv + argc});
-  } catch (const trireme::Error& error) {
-    fmt::print(stderr, "trireme: error: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
-    return 70;
-  }
+  return trireme::apps::run_main([&] { return trireme::apps::run({argv + 1, argv + argc}); });
 }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "trireme/core/error.h"
+#include "trireme/core/option_values.h"
 #include "trireme/core/text.h"
 
 namespace trireme::apps {
@@ -13,21 +14,9 @@ namespace {
 constexpr int kMostPictures = 4096;
 constexpr int kMostThreads = 4096;
 constexpr int kMostClasses = 1 << 20;
+constexpr int kMostDigits = 9;  // a float has no more
 
-int number(const std::string& name, const std::string& text, int least, int most) {
-  const auto value = parse_int(text, least, most);
-  if (!value) throw UsageError("{} '{}': must be a number from {} to {}", name, printable(text), least, most);
-  return static_cast<int>(*value);
-}
-
-bool truth(const std::string& name, const std::string& text) {
-  const std::string word = to_lower(text);
-  if (word == "true" || word == "1") return true;
-  if (word == "false" || word == "0") return false;
-  throw UsageError("{} '{}': must be True or False", name, printable(text));
-}
-
-using Setter = void (*)(InferOptions& options, const std::string& name, const std::string& value);
+using Setter = void (*)(InferOptions& options, const Given& given);
 
 struct Option {
   Setter set;
@@ -36,21 +25,22 @@ struct Option {
 
 const std::map<std::string, Option>& table() {
   using O = InferOptions;
-  using S = const std::string;
-  static const Option image{[](O& o, S&, S& v) { o.image = v; }};
+  using G = const Given;
+  static const Option image{[](O& o, G& g) { o.image = g.text; }};
   static const std::map<std::string, Option> options = {
-      {"--model-dir", {[](O& o, S&, S& v) { o.model_dir = v; }}},
+      {"--model-dir", {[](O& o, G& g) { o.model_dir = g.text; }}},
       {"--image", image},
       {"--img-path", image},  // as the documents' configurations have it
-      {"--batch-size", {[](O& o, S& n, S& v) { o.batch_size = number(n, v, 1, kMostPictures); }}},
-      {"--use-gpu", {[](O& o, S& n, S& v) { o.predictor.use_gpu = truth(n, v); }, true}},
-      {"--gpu-id", {[](O& o, S& n, S& v) { o.predictor.gpu_id = number(n, v, 0, kMostThreads); }}},
-      {"--cpu-threads", {[](O& o, S& n, S& v) { o.predictor.cpu_threads = number(n, v, 0, kMostThreads); }}},
-      {"--precision", {[](O& o, S&, S& v) { o.predictor.precision = infer::parse_precision(v); }}},
-      {"--topk", {[](O& o, S& n, S& v) { o.predictor.topk = number(n, v, 1, kMostClasses); }}},
-      {"--engine", {[](O& o, S&, S& v) { o.predictor.engine = infer::parse_engine(v); }}},
-      {"--benchmark", {[](O& o, S& n, S& v) { o.benchmark = truth(n, v); }, true}},
-      {"--help", {[](O& o, S& n, S& v) { o.help = truth(n, v); }, true}},
+      {"--batch-size", {[](O& o, G& g) { o.batch_size = int_value(g, 1, kMostPictures); }}},
+      {"--use-gpu", {[](O& o, G& g) { o.predictor.use_gpu = bool_value(g); }, true}},
+      {"--gpu-id", {[](O& o, G& g) { o.predictor.gpu_id = int_value(g, 0, kMostThreads); }}},
+      {"--cpu-threads", {[](O& o, G& g) { o.predictor.cpu_threads = int_value(g, 0, kMostThreads); }}},
+      {"--precision", {[](O& o, G& g) { o.predictor.precision = infer::parse_precision(g.text); }}},
+      {"--topk", {[](O& o, G& g) { o.predictor.topk = int_value(g, 1, kMostClasses); }}},
+      {"--score-digits", {[](O& o, G& g) { o.score_digits = int_value(g, 0, kMostDigits); }}},
+      {"--engine", {[](O& o, G& g) { o.predictor.engine = infer::parse_engine(g.text); }}},
+      {"--benchmark", {[](O& o, G& g) { o.benchmark = bool_value(g); }, true}},
+      {"--help", {[](O& o, G& g) { o.help = bool_value(g); }, true}},
   };
   return options;
 }
@@ -88,7 +78,7 @@ InferOptions parse_infer_options(const std::vector<std::string>& words) {
     const bool more = at + 1 < words.size() && !words[at + 1].starts_with("--");
     if (!value && more) value = words[++at];
     if (!value && !option.is_switch) throw UsageError("{} needs a value (see: trireme infer --help)", name);
-    option.set(options, name, value.value_or("True"));
+    option.set(options, {name, value.value_or("True")});
   }
   if (options.help) return options;
   need(options.model_dir, "model");
@@ -104,6 +94,7 @@ const char* infer_help() {
          "  --image FILE|DIR        a JPEG or PNG file, or a folder of them (its subfolders are left out)\n"
          "  --batch-size N          pictures at a time (default 1)\n"
          "  --topk K                classes a picture (default: as the model says)\n"
+         "  --score-digits N        digits of a score behind the point (default 2, as PaddleClas prints; at most 9)\n"
          "  --engine NAME           openvino (inference.onnx, CPU) or torch (inference.pt); default auto: openvino on "
          "the\n"
          "                          CPU, torch on a GPU\n"

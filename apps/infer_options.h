@@ -13,6 +13,7 @@ struct InferOptions {
   std::filesystem::path model_dir;
   std::filesystem::path image;
   int batch_size = 1;
+  int score_digits = 2;  ///< behind the point, as PaddleClas prints them
   bool benchmark = false;
   bool help = false;
   infer::PredictorOptions predictor;

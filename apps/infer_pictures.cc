@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -34,6 +35,18 @@ Pictures list_folder(const fs::path& folder) {
   return found;
 }
 
+/// Returns what is wrong with the file, or "".
+std::string read_picture(const fs::path& file, std::string& bytes) {
+  try {
+    auto content = read_file(file);
+    if (!content) return "cannot be read: " + errno_text(errno);
+    bytes = std::move(*content);
+    return "";
+  } catch (const UsageError& too_large) {
+    return too_large.what();
+  }
+}
+
 }  // namespace
 
 Pictures find_pictures(const fs::path& image) {
@@ -52,17 +65,12 @@ Pictures find_pictures(const fs::path& image) {
 }
 
 PictureBatch read_pictures(const infer::Predictor& predictor, std::vector<fs::path> files) {
-  std::vector<std::string> bytes(files.size());
-  std::vector<bool> unreadable(files.size());
-  for (size_t i = 0; i < files.size(); ++i) {
-    auto content = read_file(files[i]);
-    unreadable[i] = !content;
-    bytes[i] = std::move(content).value_or("");
-  }
+  std::vector<std::string> bytes(files.size()), errors(files.size());
+  for (size_t i = 0; i < files.size(); ++i) errors[i] = read_picture(files[i], bytes[i]);
   const std::vector<std::string_view> views(bytes.begin(), bytes.end());
   PictureBatch batch{std::move(files), predictor.prepare(views)};
   for (size_t i = 0; i < views.size(); ++i)
-    if (unreadable[i]) batch.prepared.errors[i] = "cannot be read";
+    if (!errors[i].empty()) batch.prepared.errors[i] = errors[i];
   return batch;
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 
+#include "apps/main.h"
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -56,7 +57,7 @@ std::optional<Options> parse(const Program& program, const Words& words) {
       options.config = value_of(words, at);
     else if (name == "-o" || name == "--override")
       read_overrides(words, at, options);
-    else if (name == "--resume" && program.resumes)
+    else if (name == "--resume" && program.trains)
       options.resume = value_of(words, at);
     else
       throw UsageError("trireme {} has no option '{}' (see: trireme {} --help)", program.name, printable(words[at]),
@@ -82,10 +83,10 @@ const char* level_name(LogLevel level) {
   }
 }
 
-/// To standard output and, once there is one, a file. The calls are serialised by core's log.
+/// To standard output and, if it is to be kept, a file, once there is one. The calls are serialised by core's log.
 class ProgramLog {
  public:
-  ProgramLog() {
+  explicit ProgramLog(bool kept) : kept_(kept) {
     set_log_sink([this](LogLevel level, std::string_view text) { write(level, text); });
   }
   ~ProgramLog() {
@@ -113,6 +114,7 @@ class ProgramLog {
     const std::string line = fmt::format("[{:%Y/%m/%d %H:%M:%S}] trireme {}: {}\n", local, level_name(level), text);
     std::fputs(line.c_str(), stdout);
     std::fflush(stdout);
+    if (!kept_) return;
     if (file_ == nullptr) {
       before_ += line;
       return;
@@ -121,6 +123,7 @@ class ProgramLog {
     std::fflush(file_);
   }
 
+  const bool kept_;
   std::FILE* file_ = nullptr;
   std::string before_;  // what was said before there was a file
 };
@@ -148,11 +151,12 @@ int run_program(const Program& program, const Words& words) {
   }
   prepare_process();
   const int rank = get_rank();
-  ProgramLog log;
+  const bool kept = program.trains && rank == 0;
+  ProgramLog log(kept);
   if (rank != 0) set_log_level(LogLevel::error);  // what is wrong with the file is told once
   const config::TrainConfig config = config::load(options->config, options->overrides);
   set_log_level(logs(config.global, rank) ? LogLevel::info : LogLevel::warning);
-  if (rank == 0) log.open(trainer::output_folder(config) / fmt::format("{}.log", program.name));
+  if (kept) log.open(trainer::output_folder(config) / fmt::format("{}.log", program.name));
   try {
     return program.run(*options, config);
   } catch (const Error&) {
@@ -166,15 +170,7 @@ int run_program(const Program& program, const Words& words) {
 }  // namespace
 
 int run(const Program& program, int argc, char** argv) {
-  try {
-    return run_program(program, {argv + 1, argv + argc});
-  } catch (const Error& error) {
-    fmt::print(stderr, "trireme: error: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
-    return 70;
-  }
+  return run_main([&] { return run_program(program, {argv + 1, argv + argc}); });
 }
 
 }  // namespace trireme::apps

@@ -1,5 +1,5 @@
-// What the programs `trireme-train` and `trireme-eval` share: their command line, where their log goes, and how errors
-// become words and exit codes.
+// What the programs `trireme-train`, `-eval` and `-export` share: their command line, where their log goes, and how
+// errors become words and exit codes.
 //
 //   int main(int argc, char** argv) { return apps::run({"train", kHelp, train}, argc, argv); }
 #pragma once
@@ -19,9 +19,9 @@ struct Options {
 };
 
 struct Program {
-  const char* name;  ///< "train"; its log is <output_dir>/<Arch>/<name>.log
+  const char* name;  ///< "train"
   const char* help;
-  bool resumes = false;                                                   ///< knows --resume
+  bool trains = false;  ///< knows --resume, and keeps its log in <output_dir>/<Arch>/<name>.log; others write no log
   int (*run)(const Options& options, const config::TrainConfig& config);  ///< returns the exit code
 };
 

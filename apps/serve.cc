@@ -4,18 +4,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
-#include <exception>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 
+#include "apps/main.h"
 #include "trireme/core/error.h"
-#include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
 #include "trireme/http/server.h"
 #include "trireme/infer/predictor.h"
 #include "trireme/proc/signals.h"
 #include "trireme/serve/options.h"
+#include "trireme/serve/port_file.h"
+#include "trireme/serve/problems.h"
 #include "trireme/serve/service.h"
 
 namespace trireme::apps {
@@ -23,12 +27,13 @@ namespace {
 
 constexpr int kSignalled = 128;  // as a shell tells of a signal
 constexpr int kUnanswered = 1;
+constexpr int kNoModel = 1;         // the options were right: as `trireme infer` ends
 constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first: timeout(1) sends two
 
 /// Each of the many threads would else keep the memory of its largest picture for itself.
 void share_memory_between_threads() {
   ::mallopt(M_ARENA_MAX, 2);
-  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // a fixed one: what is large goes back to the system at once
+  ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // a fixed one: what is large goes back to the system at once
 }
 
 /// The next signal, or nothing: the server has stopped, or the time is up.
@@ -67,32 +72,72 @@ int drain(proc::SignalGate& gate, http::Server& server, const serve::ServeOption
     log_info("[serve] all requests are answered");
     return 0;
   }
-  log_error("[serve] {} requests were not answered within {:.3g} s (--drain-timeout)", server.counts().in_flight,
-            seconds);
+  log_error("[serve] given up after {:.3g} s (--drain-timeout): {} requests in flight, {} connections open", seconds,
+            server.counts().in_flight, server.counts().connections);
   leave(kUnanswered);
+}
+
+std::string listen_advice(int number, uint16_t port) {
+  switch (number) {
+    case EADDRINUSE:
+      return fmt::format(
+          "; another program has it, which ss -ltnp 'sport = :{}' names; choose one by --port, 0: any free", port);
+    case EACCES:
+      return "; ports below 1024 are for root; choose one by --port, 0: any free";
+    case EADDRNOTAVAIL:
+      return "; --host is an address of this machine, or 0.0.0.0 for all it has";
+    default:
+      return "";
+  }
+}
+
+UniqueFd listen_to(const serve::ServeOptions& options) {
+  try {
+    return listen_tcp(options.host, options.port);
+  } catch (const SystemError& error) {
+    throw Error(error.exit_code(), error.what() + listen_advice(error.number(), options.port));
+  }
+}
+
+struct Model {
+  explicit Model(const serve::ServeOptions& options)
+      : predictor(options.model_dir, options.predictor), service(predictor, options.service) {}
+  infer::Predictor predictor;
+  serve::Service service;
+};
+
+std::unique_ptr<Model> load_model(const serve::ServeOptions& options) {
+  try {
+    return std::make_unique<Model>(options);
+  } catch (const Error& error) {
+    throw Error(kNoModel, error.what());
+  }
 }
 
 int serve_model(const serve::ServeOptions& options) {
   share_memory_between_threads();
   proc::SignalGate gate;  // before the first thread
-  UniqueFd listener = listen_tcp(options.host, options.port);
-  const infer::Predictor predictor(options.model_dir, options.predictor);
-  serve::Service service(predictor, options.service);
+  serve::PortFile port_file(options.port_file);
+  UniqueFd listener = listen_to(options);
+  const auto model = load_model(options);
   http::Server server(
-      std::move(listener), options.server, [&](http::Request& request) { return service.handle(request); },
-      [&](int status, double seconds) { service.metrics().count_request(status, seconds); });
-  if (!options.port_file.empty())
-    write_file_atomically(options.port_file, std::to_string(server.port()) + "\n", {.durable = false});
-  fmt::print("serving {} on http://{} ({}, batches of up to {})\n", predictor.model_name(),
-             to_string(Endpoint{options.host, server.port()}), predictor.engine_name(), options.service.max_batch);
+      std::move(listener), options.server, [&](http::Request& request) { return model->service.handle(request); },
+      [&](int status, double seconds) { model->service.metrics().count_request(status, seconds); });
+  port_file.write(server.port());
+  fmt::print("serving {} on http://{} ({}, batches of up to {})\n", model->predictor.model_name(),
+             to_string(Endpoint{options.host, server.port()}), model->predictor.engine_name(),
+             options.service.max_batch);
   std::fflush(stdout);
-  if (const auto number = next_signal(gate, server, Deadline::never())) return drain(gate, server, options, *number);
+  const auto number = next_signal(gate, server, Deadline::never());
+  port_file.remove();  // before the port is free for others
+  if (number) return drain(gate, server, options, *number);
   throw std::runtime_error("the HTTP server stopped; the log says why");
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words == std::vector<std::string>{"--markdown"}) {  // for docs/serve.md
-    fmt::print("{}", serve::options_markdown());
+  using Words = std::vector<std::string>;
+  if (words == Words{"--markdown"} || words == Words{"--markdown", "errors"}) {  // for docs/serve.md
+    fmt::print("{}", words.size() == 1 ? serve::options_markdown() : serve::problems_markdown());
     return 0;
   }
   if (const auto options = serve::parse_options(words)) return serve_model(*options);
@@ -104,13 +149,5 @@ int run(const std::vector<std::string>& words) {
 }  // namespace trireme::apps
 
 int main(int argc, char** argv) {
-  try {
-    return trireme::apps::run({argv + 1, argv + argc});
-  } catch (const trireme::Error& error) {
-    fmt::print(stderr, "trireme: error: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
-    return 70;
-  }
+  return trireme::apps::run_main([&] { return trireme::apps::run({argv + 1, argv + argc}); });
 }

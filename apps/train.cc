@@ -65,5 +65,5 @@ int train(const Options& options, const config::TrainConfig& config) {
 
 int main(int argc, char** argv) {
   using trireme::apps::kHelp, trireme::apps::train;
-  return trireme::apps::run({.name = "train", .help = kHelp, .resumes = true, .run = train}, argc, argv);
+  return trireme::apps::run({.name = "train", .help = kHelp, .trains = true, .run = train}, argc, argv);
 }

@@ -68,7 +68,7 @@ int help(const Words& words) {
   } else if (words[0] == "doctor") {
     return doctor({"--help"});
   } else if (words[0] == "tipc") {
-    return tipc({"--help"});
+    return tipc(words.size() > 1 ? Words{words[1], "--help"} : Words{"--help"});
   } else if (is_external(words[0])) {
     run_external(words[0], {"--help"});
     throw UsageError("trireme-{} is not here to explain itself; it is built with libtorch (make build)", words[0]);

@@ -54,9 +54,13 @@ function(trireme_test name)
     # Tests run side by side; libtorch's threads, one a core in each, would mostly wait for each other.
     list(APPEND properties ENVIRONMENT OMP_NUM_THREADS=1)
     _trireme_file_entries(${name} single "${ARG_SOURCES}" "${properties}")
+    # A few files at a time as one: they instantiate the same templates of torch. Only tests, because it hides missing
+    # includes.
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
   else()
     # Half the time to compile. What is tested keeps its optimization; the precompiled torch demands the same of all.
     target_compile_options(${name} PRIVATE -O0)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # where the tsan build has it ON: helpers share names
   endif()
   include(GoogleTest)
   gtest_discover_tests(${name} ${single} PROPERTIES ${properties} DISCOVERY_TIMEOUT 30)

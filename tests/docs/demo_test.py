@@ -20,7 +20,8 @@ class Demo(Case):
         self.assertEqual(len(re.findall(r"^epoch \d/5: loss", result.out, re.M)), 10, result)
         for accuracy in re.findall(r"^\d process.*test accuracy ([\d.]+)$", result.out, re.M):
             self.assertGreaterEqual(float(accuracy), 0.80, result)
-        self.assert_says(result, r"^2 processes: +[\d.]+ s", r"^1 process: +[\d.]+ s", r"^[\d.]+ times as fast")
+        self.assert_says(result, r"^2 processes: +[\d.]+ s", r"^1 process: +[\d.]+ s",
+                         r"^[\d.]+ times as many images a second")
         self.assertEqual(len(re.findall(r"^  \S*/trireme ", result.out, re.M)), 4, result)
         # short, and nothing of the launcher's own
         self.assert_silent_on(result, r"PADDLE_|Only For Debug|TRIREME info|\r")

@@ -32,6 +32,22 @@ class PageCase(Case):
     """Walks through one page in a folder of its own, with an installed copy in the PATH."""
 
     def walk(self, path):
+        self.prepare()
+        blocks = pages.marked_blocks(pages.page(path))
+        self.assertTrue([block for block in blocks if block.kind == "run"], f"{path}: nothing to run")
+        last = None
+        for block in blocks:
+            place = f"{path}:{block.line}"
+            if block.kind == "file":
+                file = self.work / block.argument
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(block.text)
+            elif block.kind == "run":
+                last = self.run_block(place, block)
+            else:
+                self.compare(place, block, last)
+
+    def prepare(self):
         installed = self.install()
         self.work = self.folder / "job"
         self.work.mkdir()
@@ -41,17 +57,6 @@ class PageCase(Case):
             "PKG_CONFIG_PATH": str(next(installed.rglob("trireme.pc")).parent),
             "CUDA_VISIBLE_DEVICES": "-1",  # the pages show a machine without GPUs
             "LC_ALL": "C.UTF-8"}
-        blocks = pages.marked_blocks(pages.page(path))
-        self.assertTrue([block for block in blocks if block.kind == "run"], f"{path}: nothing to run")
-        last = None
-        for block in blocks:
-            place = f"{path}:{block.line}"
-            if block.kind == "file":
-                (self.work / block.argument).write_text(block.text)
-            elif block.kind == "run":
-                last = self.run_block(place, block)
-            else:
-                self.compare(place, block, last)
 
     def install(self):
         prefix = self.folder / "installed"
@@ -79,6 +84,15 @@ class PageCase(Case):
     def written(self, text):
         text = text.replace(str(self.work.resolve()), FOLDER)
         return lines_of(re.sub(rf"\b{re.escape(os.uname().nodename)}\b", HOST, text))
+
+
+class CloneCase(PageCase):
+    """A page whose commands are typed in the root of a clone after `make build`, with build/bin in the PATH."""
+
+    def prepare(self):
+        super().prepare()
+        (self.work / "configs").symlink_to(pages.ROOT / "configs")
+        self.page_environment["PATH"] = f"{BUILD}/bin:{os.environ['PATH']}"
 
 
 class Readme(PageCase):
@@ -126,22 +140,22 @@ class Checkpoint(PageCase):
         self.walk("docs/checkpoint.md")
 
 
-class Train(PageCase):
+class Train(CloneCase):
     def test_train(self):
         self.walk("docs/train.md")
 
 
-class Export(PageCase):
+class Export(CloneCase):
     def test_export(self):
         self.walk("docs/export.md")
 
 
-class Infer(PageCase):
+class Infer(CloneCase):
     def test_infer(self):
         self.walk("docs/infer.md")
 
 
-class Serve(PageCase):
+class Serve(CloneCase):
     def test_serve(self):
         self.walk("docs/serve.md")
 

@@ -3,8 +3,10 @@
 import math
 import os
 import re
+import shutil
 
-from infer_case import NAMES, PLAIN, SECONDS, InferCase
+from exported_model import NAMES, PLAIN, SECONDS
+from infer_case import InferCase
 from trireme_test import TRIREME, main
 
 LINE = re.compile(r"^(.+):\tclass id\(s\): \[([\d, ]+)\], score\(s\): \[([-\d., ]+)\], label_name\(s\): \[(.*)\]$")
@@ -49,6 +51,14 @@ class Answers(AnswersCase):
         answers = self.answers(self.infer("--image", f"pictures/{self.names[0]}", "--topk", 1))
         self.assertEqual([len(ids.split(",")) for ids, _, _ in answers.values()], [1])
 
+    def test_scores_with_as_many_digits_as_asked_for(self):
+        picture = ("--image", f"pictures/{self.names[0]}", "--topk", len(NAMES))
+        [(_, short, _)] = self.answers(self.infer(*picture)).values()
+        [(_, full, _)] = self.answers(self.infer(*picture, "--score-digits", 8)).values()
+        self.assertRegex(full, r"^(\d\.\d{8}(, |$)){4}")
+        self.assertEqual([f"{float(score):.2f}" for score in full.split(", ")], short.split(", "))
+        self.assertAlmostEqual(sum(float(score) for score in full.split(", ")), 1, places=6)
+
     def test_scores_without_softmax_are_left_as_they_are(self):
         words = ("--image", f"pictures/{self.names[0]}", "--topk", len(NAMES))
         [(ids, scores, _)] = self.answers(self.infer(*words)).values()
@@ -77,8 +87,30 @@ class Wrong(AnswersCase):
         (self.folder / "pictures" / "2gone.jpg").symlink_to("nowhere")
         result = self.infer("--image", "pictures", "--batch-size", 3, code=1)
         self.assertEqual(self.answers(result), good)
-        self.assert_says(result, "pictures/0bad.jpg:", "pictures/1empty.png:", "pictures/2gone.jpg: cannot be read",
+        self.assert_says(result, "pictures/0bad.jpg:", "pictures/1empty.png:", "pictures/2gone.jpg: cannot be read: No such file",
                          f"3 of {len(good) + 3} pictures could not be answered")
+
+    def test_a_picture_that_is_too_large_is_not_cut(self):
+        picture = self.folder / "pictures" / self.names[0]
+        with open(picture, "ab") as file:
+            file.truncate((64 << 20) + 1)
+        result = self.infer("--image", "pictures", code=1)
+        self.assert_says(result, "0.*has 67108865 bytes; at most 67108864 are read")
+        self.assertEqual(list(self.answers(result)), self.names[1:])
+
+    def test_no_name_reaches_the_terminal_as_it_is(self):
+        folder = self.folder / "pictures"
+        shutil.copy(folder / self.names[0], folder / "a\x1b[2J\t\\x.png")
+        (folder / "b\x1b[2J.jpg").write_bytes(b"none")
+        (folder / "c\x1b[2J").write_bytes(b"")
+        os.rename(folder, self.folder / "p\x1b[2J")
+        result = self.infer("--image", "p\x1b[2J", code=1)
+        self.assertNotIn("\x1b[2J", result.text)
+        self.assertIn("a\\x1b[2J\\t\\\\x.png", self.answers(result))
+        for said in (self.infer("--image", "no\x1b[2J", code=1), self.run_words(
+                TRIREME, "infer", "--model-dir", "no\x1b[2J", "--image", "p\x1b[2J", code=1)):
+            self.assertNotIn("\x1b[2J", said.text)
+            self.assert_says(said, r"there is no .* no\\x1b\[2J")
 
     def test_answers_that_cannot_be_written_are_an_error(self):
         words = f"{TRIREME} infer --model-dir inference --image pictures >/dev/full"
@@ -98,15 +130,47 @@ class Wrong(AnswersCase):
         (self.folder / "inference/inference.onnx").unlink()
         self.assertEqual(self.answers(self.infer("--image", "pictures")), expected)
 
-    def test_damaged_networks(self):
+    def test_networks_that_are_not_those_of_the_export(self):
+        other = self.export("other", more=", in_channels: 3, infer_add_softmax: False")
+        for file, engine in (("inference.onnx", "openvino"), ("inference.pt", "torch")):
+            path = self.folder / "inference" / file
+            whole = path.read_bytes()
+            at = len(whole) // 2  # among the weights
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+            self.refused(rf"CRC-32C of inference/{file} is \d+, but inference.yml says \d+; it is damaged or of another "
+                         "export: export again, or copy the whole folder", "--engine", engine)
+            path.write_bytes((other / file).read_bytes())
+            self.refused(rf"inference/{file}.* inference.yml says \d+; .*of another export", "--engine", engine)
+            path.write_bytes(whole[:-1])
+            self.refused(f"{file} has {len(whole) - 1} bytes, but inference.yml says {len(whole)}", "--engine", engine)
+            path.unlink()
+            self.refused(f"there is no inference/{file}", "--engine", engine)
+
+    def forget_sums(self):
+        path = self.folder / "inference/inference.yml"
+        path.write_text(re.sub(r"^Files:\n(  .*\n)+", "", path.read_text(), flags=re.M))
+        self.assertNotIn("crc32c", path.read_text())
+
+    def test_scores_that_are_not_finite(self):
+        self.forget_sums()
+        path = self.folder / "inference/inference.onnx"
+        whole = path.read_bytes()
+        at = len(whole) - 900  # in the last layer: a ReLU behind it would make zeros of them
+        path.write_bytes(whole[:at] + b"\xff" * 64 + whole[at + 64:])  # NaN, wherever a float begins
+        result = self.infer("--image", "pictures", code=1)
+        self.assertEqual(result.out, "")
+        self.assert_says(result, r"pictures/0.*: the network gives NaN as the score of class 1; export it again",
+                         f"{len(self.names)} of {len(self.names)} pictures could not be answered")
+
+    def test_damaged_networks_of_which_nothing_is_known(self):
+        self.forget_sums()
+        self.assertEqual(list(self.answers(self.infer("--image", "pictures"))), self.names)
         for file, engine in (("inference.onnx", "openvino"), ("inference.pt", "torch")):
             path = self.folder / "inference" / file
             whole = path.read_bytes()
             for content in (b"", b"garbage\n" * 9, whole[:len(whole) // 2]):
                 path.write_bytes(content)
                 self.refused(f"{file} is damaged or no network", "--engine", engine)
-            path.unlink()
-            self.refused(f"there is no inference/{file}", "--engine", engine)
 
     def test_wrong_descriptions(self):
         path = self.folder / "inference/inference.yml"
@@ -114,7 +178,9 @@ class Wrong(AnswersCase):
         for old, new, words in (("class_num: 4", "class_num: 5", "4 labels for 5 classes"),
                                 ("3, 28, 28", "3, 32, 32", r"reads \[\?,3,28,28\], but inference.yml says \[\?,3,32,32\]"),
                                 ("CropImage", "CropImag", "did you mean 'CropImage'"),
-                                ("Input:", "Inputs:", "Input")):
+                                ("crc32c: ", "crc32c: x", r"inference.yml:\d+: Files.inference.onnx.crc32c: expected a "
+                                                           "whole number, got 'x"),
+                                ("Input:", "Inputs:", r"Input: missing; is 'Inputs' .* a slip\?; write it there$")):
             self.assertIn(old, text)
             path.write_text(text.replace(old, new))
             self.refused(words)
@@ -131,13 +197,18 @@ class Wrong(AnswersCase):
 
     def test_wrong_options(self):
         for words, said in ((("--imag", "x"), "did you mean '--image'"), (("--image",), "--image needs a value"),
-                            (("--image", "x", "--topk", "0"), "--topk '0'"), ((), "which image"),
+                            (("--image", "x", "--topk", "0"), "--topk 0: must be a whole number from 1"), ((), "which image"),
                             (("--image", "x", "--engine", "tensorrt"), "auto, openvino, torch"),
-                            (("--image", "x", "--use-gpu=perhaps"), "True or False")):
+                            (("--image", "x", "--use-gpu=perhaps"), "true or false"),
+                            (("--image", "x", "--score-digits", "10"), "from 0 to 9")):
             self.assert_says(self.infer(*words, code=2), said)
         self.assert_says(self.infer("--image", "nowhere.jpg", code=1), "there is no file or folder nowhere.jpg")
         self.assert_says(self.infer("--image", "pictures", "--use-gpu", "True", code=1), "there is no GPU 0")
         self.assert_says(self.infer("--image", "pictures", "--use-gpu", "--engine", "openvino", code=1), "engine torch")
+
+    def test_the_model_is_missing(self):
+        result = self.run_words(TRIREME, "infer", "--model-dir", "nowhere", "--image", "pictures", code=1)
+        self.assert_says(result, "there is no folder nowhere; name one that `trireme export` has written")
 
     def test_without_plugins(self):
         result = self.infer("--image", "pictures", code=1, env={"TRIREME_PLUGIN_DIR": str(self.folder)})

@@ -7,42 +7,17 @@
 """
 
 import base64
-import fcntl
 import http.client
 import json
 import os
 import re
-import shutil
 import socket
 import struct
-import tempfile
 import zlib
 from pathlib import Path
 
-from trireme_test import SANITIZED, TRIREME, Case
-
-SECONDS = 180 if SANITIZED else 60
-PLAIN = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"}
-SIDE = 28
-CONFIG = f"""\
-Global: {{output_dir: out, device: cpu, epochs: 1, image_shape: [3, {SIDE}, {SIDE}]}}
-Arch: {{name: LeNet, class_num: 4, in_channels: 3, pretrained: False}}
-Loss: {{Eval: [CELoss: {{weight: 1.0}}]}}
-DataLoader:
-  Eval:
-    dataset:
-      name: ImageNetDataset
-      image_root: data
-      cls_label_path: data/list.txt
-      transform_ops:
-        - DecodeImage: {{to_rgb: True, channel_first: False}}
-        - ResizeImage: {{resize_short: 32}}
-        - CropImage: {{size: {SIDE}}}
-        - NormalizeImage: {{scale: 1.0/255.0, mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5], order: ''}}
-    sampler: {{name: DistributedBatchSampler, batch_size: 4, drop_last: False, shuffle: False}}
-Infer:
-  PostProcess: {{name: Topk, topk: 3}}
-"""
+from exported_model import PLAIN, SECONDS, exported_model
+from trireme_test import TRIREME, Case
 
 
 def png(seed, side=40):
@@ -123,25 +98,6 @@ class Server:
     def memory_kb(self, kind="VmRSS"):
         """VmHWM: the most there was so far."""
         return int(re.search(kind + r":\s+(\d+)", Path(f"/proc/{self.job.pid}/status").read_text())[1])
-
-
-def exported_model(case):
-    """The folder of a model with random weights: exported by whichever test comes first, used by all."""
-    program = Path(TRIREME).resolve().parent / "trireme-export"
-    folder = Path(TRIREME).resolve().parents[1] / "tests/serve"
-    folder.mkdir(parents=True, exist_ok=True)
-    model = folder / "model"
-    with open(folder / "model.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        made = model / "inference.yml"
-        if not made.exists() or made.stat().st_mtime < program.stat().st_mtime:
-            with tempfile.TemporaryDirectory(dir=folder) as work:
-                Path(work, "config.yaml").write_text(CONFIG)
-                command = [TRIREME, "export", "-c", "config.yaml", "-o", f"Global.save_inference_dir={work}/model"]
-                case.assert_ends(case.start_command(command, env=PLAIN, cwd=work).wait(SECONDS), 0)
-                shutil.rmtree(model, ignore_errors=True)
-                os.rename(Path(work, "model"), model)
-    return model
 
 
 class ServeCase(Case):

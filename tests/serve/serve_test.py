@@ -1,11 +1,18 @@
 """What `trireme serve` answers to requests, good and bad, and how it begins and ends."""
 
+import base64
 import concurrent.futures
+import json
+import os
+import re
+import shutil
 import signal
 import socket
+import struct
 import time
+from pathlib import Path
 
-from serve_case import PLAIN, SECONDS, ServeCase, json_of, png
+from serve_case import PLAIN, SECONDS, ServeCase, black_png, json_of, png
 from trireme_test import TRIREME, main, wait_for
 
 
@@ -100,6 +107,8 @@ class Refusals(ServeCase):
             (400, "no_images", server.post(b"{}", "application/json")),
             (400, "too_many_images", server.post(json_of(good, good, good), "application/json")),
             (400, "bad_topk", server.post(good, path="/v1/predict?topk=0")),
+            (400, "bad_topk", server.post(good, path="/v1/predict?topk=")),
+            (400, "bad_topk", server.post(good, path="/v1/predict?topk=1&topk=1")),
             (413, "body_too_large", server.post(bytes(200_000))),
             (413, "body_too_large", server.post(iter([bytes(60_000)] * 5))),  # http.client sends it in chunks
             (415, "unsupported_type", server.post(good, "application/x-www-form-urlencoded")),
@@ -126,10 +135,65 @@ class Refusals(ServeCase):
             (b"GET /" + b"a" * 100_000, b"431"),
             (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 10_000, b"431"),
             (b"GET / HTTP/3.0\r\n\r\n", b"505"),
+            (b"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\n\r\n" + png(1), b"411"),
+            (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", b"400"),
+            (b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n", b"400"),
+            (b"GET / HTTP/1.1\r\nHost: x\0\r\n\r\n", b"400"),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"505"),
         ):
             self.assertTrue(server.raw(data).startswith(b"HTTP/1.1 " + status), (data[:60], server.raw(data)[:200]))
         self.assertEqual(server.raw(b""), b"")
         self.assertEqual(server.get("/healthz").json(), {"status": "ok", "model": "LeNet"})
+
+    def test_what_will_never_be_http_is_answered_at_once(self):
+        server = self.serve("--read-timeout", "1h")
+        for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET / HTTP/1.1\nHost: x\n\n"):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as client:
+                client.sendall(data)
+                self.assertTrue(client.recv(1000).startswith(b"HTTP/1.1 400"), data)
+
+    def test_ways_to_ask(self):
+        server = self.serve()
+        picture = png(1)
+        whole = server.post(picture).text.encode()
+        head = b"Host: x\r\nConnection: close\r\nContent-Type: image/png\r\n"
+        length = b"Content-Length: %d\r\n" % len(picture)
+        chunks = b'%x;a="b c"\r\n' % len(picture) + picture + b"\r\n0;last\r\nTrailer: x\r\n\r\n"
+        for request in (
+            b"POST /v1/predict HTTP/1.0\r\n" + head + length + b"\r\n" + picture,
+            b"POST http://x:80/v1/predict HTTP/1.1\r\n" + head + length + b"\r\n" + picture,
+            b"POST /predict HTTP/1.1\r\n" + head + length + b"Expect: 100-continue\r\n\r\n" + picture,
+            b"POST /predict HTTP/1.1\r\n" + head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks,
+        ):
+            answer = server.raw(request)
+            self.assertIn(b"HTTP/1.1 200 OK", answer)
+            self.assertTrue(answer.endswith(b"\r\n\r\n" + whole), answer)
+        many = server.raw(50 * (b"POST /predict HTTP/1.1\r\n" + head[:9] + head[28:] + length + b"\r\n" + picture))
+        self.assertEqual(many.count(whole), 50)  # sent ahead, by a client that is done with sending
+        url = "data:image/png;base64," + base64.b64encode(picture).decode()
+        self.assertEqual(server.post(json.dumps({"images": [url]}), "application/json").text.encode(), whole)
+        self.assertEqual(server.request("HEAD", "/healthz").text, "")
+
+    def test_clients_that_leave_in_the_middle_harm_nobody(self):
+        server = self.serve()
+        picture = png(1)
+        request = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: %d\r\n\r\n" % len(picture)
+        for size in range(0, 3 * len(picture), 97):
+            client = socket.create_connection(("127.0.0.1", server.port))
+            client.sendall((3 * (request + picture))[:size])
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()  # with a reset
+        self.assertEqual(server.post(picture).status, 200)
+        wait_for(lambda: server.metrics()["trireme_connections"] <= 3, SECONDS, "the others' end")
+        self.assertEqual(server.metrics()["trireme_in_flight"], 1)
+
+    def test_every_code_of_the_sources_is_in_the_page_and_the_other_way_round(self):
+        root = Path(__file__).resolve().parents[2]
+        sources = [path.read_text() for name in ("http", "serve") for path in (root / "trireme" / name).glob("*.cc")
+                   if not path.name.endswith("_test.cc")]
+        used = set(re.findall(r'\bproblem\("(\w+)"\)', "".join(sources)))
+        page = (root / "docs/serve.md").read_text().split("## Errors")[1]
+        self.assertEqual(used, set(re.findall(r"^\| \d+ \| `(\w+)` \|", page, re.M)))
 
     def test_slow_senders_are_ended_and_disturb_nobody(self):
         server = self.serve("--read-timeout", "500ms", "--workers", 1)
@@ -150,34 +214,59 @@ class Refusals(ServeCase):
         for answer in answers:
             if answer.status == 503:
                 self.assertEqual((answer.error()[0], answer.headers["Retry-After"]), ("overloaded", "1"))
-        late = self.serve("--request-timeout", "0")
-        self.assertEqual(late.post(png(1)).status, 504)
+        late = self.serve("--request-timeout", "1ms")
+        self.assertEqual(late.post(black_png(2000, 2000)).status, 504)
 
 
 class Start(ServeCase):
     def end(self, *options):
         return self.start_server(*options).wait(SECONDS)
 
-    def test_a_folder_that_is_missing_or_empty(self):
-        self.assert_usage(self.end("--model-dir", "nowhere"), "nowhere")
+    def test_a_folder_that_is_missing_empty_or_damaged(self):
         (self.folder / "empty").mkdir()
-        self.assert_usage(self.end("--model-dir", "empty"), "empty.*inference.yml|inference.yml.*empty")
+        shutil.copytree(self.model(), self.folder / "damaged")
+        os.truncate(self.folder / "damaged/inference.onnx", 1000)
+        for name, words in (("nowhere", "nowhere"), ("empty", "empty.*inference.yml|inference.yml.*empty"),
+                            ("damaged", "inference.onnx")):
+            result = self.end("--model-dir", name)
+            self.assert_ends(result, 1)
+            self.assert_says(result, words)
 
     def test_a_port_that_is_taken(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             result = self.end("--model-dir", self.model(), "--port", port)
         self.assert_ends(result, 71)
-        self.assert_says(result, f"{port}.*in use")
+        self.assert_says(result, f"{port}.*in use.*ss -ltnp.*--port, 0")
 
     def test_wrong_options(self):
         self.assert_usage(self.end(), "--model-dir")
         self.assert_usage(self.end("--prot", 1), "did you mean --port")
+        self.assert_usage(self.end("--model-dir", ".", "--request-timeout", 0), "from 1ms to 30 days")
+        self.assert_usage(self.end("--model-dir", ".", "--decode-memory", 1), "from 1M to 1024G")
+        self.assert_usage(self.end("--model-dir", ".", "--port-file", "."), "--port-file . is no file")
         self.assert_ends(self.end("--help"), 0)
 
     def test_the_port_file(self):
+        path = self.folder / "port"
+        path.write_text("1\n")  # of a server that was killed
+        self.assert_ends(self.end("--model-dir", "nowhere", "--port-file", "port"), 1)
+        self.assertFalse(path.exists(), "an old one might be taken for ours")
+        path.write_text("1\n")
         server = self.serve("--port-file", "port")
-        self.assertEqual(int(self.wait_file("port")), server.port)
+        wait_for(lambda: path.exists() and int(path.read_text()) == server.port, SECONDS, "the port")
+        server.job.signal(signal.SIGTERM)
+        self.assert_ends(server.job.wait(10), 0)
+        self.assertFalse(path.exists())
+
+    def test_a_killed_server_leaves_its_port_to_the_next(self):
+        server = self.serve()
+        held = server.connect()
+        server.get("/healthz", connection=held)
+        server.job.signal(signal.SIGKILL)
+        server.job.wait(10)
+        again = self.serve("--port", server.port)
+        self.assertEqual((again.port, again.get("/healthz").status), (server.port, 200))
 
 
 class End(ServeCase):

@@ -35,6 +35,12 @@ class Zoo(Case):
         self.assert_silent_on(result, "error")
         self.assertEqual(len(result.out.splitlines()), len(list(CONFIGS.rglob("*.txt"))))
 
+    def test_the_weights_are_where_the_training_puts_them(self):
+        for file in sorted(CONFIGS.rglob("*.txt")):
+            config, arch = re.search(r"-c (\S+\.yaml)(?: -o Arch\.name=(\w+))?", file.read_text()).groups()
+            arch = arch or re.search(r"^Arch:\n  name: (\w+)", (ROOT / config).read_text(), re.M)[1]
+            self.assertIn(f"\ntrain_model_name:{arch}/latest\n", file.read_text(), file)
+
     def test_every_mode_has_a_plan(self):
         config = CONFIGS / "mobilenet_v3_small/train_infer_cpp.txt"
         for mode, steps in (("lite_train_lite_infer", 11), ("lite_train_whole_infer", 11),

@@ -43,8 +43,22 @@ class OneMachine(Case):
         logs = sorted((self.folder / OUTPUT).glob("*/cpp_infer_cpu_*precision_fp32_*.log"))
         self.assertEqual(len(logs), 2)
         self.assertEqual(read(logs[0]).count("class id(s)"), 16, read(logs[0]))
-        command = [TRIREME, "tipc", "compare", "--gt", logs[0], "--log", logs[1], "--atol", "0.011"]  # two decimals are printed
-        self.assert_ends(self.start_command(command).wait(), 0)
+        command = [TRIREME, "tipc", "compare", "--gt", logs[0], "--log", logs[1], "--atol", "1e-5"]
+        result = self.start_command(command).wait()
+        self.assert_ends(result, 0)
+        self.assert_says(result, "16 pictures, 160 numbers compared")
+        self.assert_silent_on(result, "^note:")
+
+    def test_the_small_networks(self):
+        """On data of another form; and nothing is written beside the chain's folder."""
+        checkout(self.folder)
+        config = "test_tipc/configs/LeNet/train_infer_cpp.txt"
+        before = set(self.folder.iterdir())
+        result = self.start_command(chain(config, *UNMEASURED), env={"TRIREME": TRIREME}).wait(120)
+        self.assert_ends(result, 0)
+        self.assert_says(result, r"iter: 1/2", "11 steps: 7 passed, 0 failed, 4 skipped")
+        made = {path.name for path in set(self.folder.iterdir()) - before if not path.name.startswith("console.")}
+        self.assertEqual(made, {"dataset"})
 
 
 class TwoMachines(MachineCase):

@@ -5,7 +5,9 @@ import os
 import pty
 import signal
 import subprocess
+import unittest
 import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 
 from tipc_case import TipcCase, statuses
 from trireme_test import FOREVER, TRIREME, main, read
@@ -62,6 +64,8 @@ class Good(TipcCase):
         result = self.run_chain()
         self.assert_ends(result, 1)
         self.assertIn("Run failed", statuses(result.out))
+        folder = self.folder / "test_tipc/output/tiny/lite_train_lite_infer" / GROUP
+        self.assertEqual(list(folder.glob("cpp_infer_*.log")), [])
 
     def test_two_chains_at_once(self):
         jobs = []
@@ -77,6 +81,32 @@ class Good(TipcCase):
         self.assertEqual(len(result.out.splitlines()), 5)
         self.assert_ends(self.tipc("list", self.config, "whole_infer"), 0)
         self.assertFalse((self.folder / "test_tipc").exists())
+
+    def test_the_run_is_the_dry_run(self):
+        words = ("--set", "infer_device=True|False")
+        shown = self.run_chain("--dry-run", *words).out.splitlines()
+        self.assert_ends(self.run_chain(*words), 0)
+        begin = {"Run successfully with command - tiny - ": "",
+                 "Run skipped (gpu_list has the CPU only) with command - tiny - ":
+                     "# skipped (gpu_list has the CPU only): "}
+        run = []
+        for line in self.output("results_cpp.log").splitlines():
+            start = next(text for text in begin if line.startswith(text))
+            run.append(begin[start] + line.removeprefix(start).rsplit(" - ", 1)[0])
+        self.assertEqual(shown, run)
+        self.assertEqual(len([line for line in shown if line.startswith("# skipped")]), 2)
+
+    def test_a_dry_run_that_is_none(self):
+        self.assert_ends(self.run_chain("--dry-run=False", "--quiet=False"), 0)
+        self.assertTrue((self.folder / "test_tipc").exists())
+
+    def test_a_dry_run_on_a_machine_outside(self):
+        words = ("--set", "gpu_list=198.51.100.1,198.51.100.2;cpu:1")
+        result = self.run_chain("--dry-run", *words)
+        self.assert_ends(result, 0)
+        self.assertEqual(len(result.out.splitlines()), 5)
+        self.assertIn("none of 198.51.100.1, 198.51.100.2 is this machine", result.err)
+        self.assert_usage(self.run_chain(*words), "none of 198.51.100.1, 198.51.100.2 is this machine")
 
     def test_python_before_scripts(self):
         (self.folder / "eval.py").write_text("print('by python')\n")
@@ -117,6 +147,13 @@ class Bad(TipcCase):
     def test_infer_fails_once(self):
         self.program("infer", 'test "$(value --batch-size "$@")" = 1')
         self.assert_statuses(self.run_chain(), PASSED, PASSED, PASSED, PASSED, "Run failed")
+
+    @unittest.skipIf(Path("/dev/nvidiactl").exists(), "a GPU is here")
+    def test_a_gpu_that_is_not_here(self):
+        result = self.run_chain("--set", "gpu_list=0")
+        self.assert_statuses(result, "Run failed", *["Run skipped (no train before it)"] * 2,
+                             *["Run skipped (no export before it)"] * 2)
+        self.assert_says(result, "--gpus 0: no GPU is visible here")
 
     def test_program_is_missing(self):
         result = self.run_chain("--set", "eval=no-such-program -x")
@@ -171,7 +208,24 @@ class Words(TipcCase):
         self.assert_usage(self.tipc("run", self.config, "--set", "gpulist=0"), "did you mean gpu_list")
         self.assert_usage(self.tipc("run", self.config, "--timeout", "soon"), "--timeout soon")
         self.assert_usage(self.tipc("run", self.folder / "none.txt"), "cannot read the test case")
-        self.assert_ends(self.tipc("--help"), 0)
+        self.assert_usage(self.tipc("run", self.config, "--dry-run=maybe"), "--dry-run maybe")
+
+    def test_each_subcommand_explains_itself(self):
+        everything = self.tipc("--help")
+        self.assert_ends(everything, 0)
+        for name in ("prepare", "run", "list", "compare"):
+            result = self.tipc(name, "--help")
+            self.assert_ends(result, 0)
+            self.assertTrue(result.out.startswith(f"usage: trireme tipc {name} "), result)
+            self.assertIn(result.out.splitlines()[0], everything.out)
+            self.assertEqual(self.start_command([TRIREME, "help", "tipc", name]).wait().out, result.out)
+
+    def test_options_of_other_subcommands(self):
+        self.assert_usage(self.tipc("prepare", self.config, "--dry-run"), "belongs to trireme tipc run")
+        self.assertFalse((self.folder / "lite_data").exists())
+        self.assert_usage(self.tipc("run", self.config, "--atol", "1"), "belongs to trireme tipc compare")
+        self.assert_usage(self.tipc("list", "--quiet"), "trireme tipc list has no option '--quiet'")
+        self.assert_usage(self.tipc("compare", "--set", "a=b"), "trireme tipc compare has no option '--set'")
 
     def test_damaged_files_name_line_and_key(self):
         lines = self.config.read_bytes().splitlines(keepends=True)
@@ -185,6 +239,9 @@ class Words(TipcCase):
             ([lines[0], b"model_name tiny\n", *lines[2:]], ":2:", "model_name", "no ':'"),
             ([*lines[:3], b"gpu_list:0,x\n", *lines[4:]], ":4: gpu_list", "'x'"),
             ([*lines[:3], b"gpu_list:0||1\n", *lines[4:]], ":4: gpu_list", "empty alternative"),
+            ([*lines[:3], b"gpu_list:cpu:1|cpu:1\n", *lines[4:]], ":4: gpu_list", "twice"),
+            ([*lines[:5], b"--epochs:2|3\n", *lines[6:]], ":6: --epochs", "every mode"),
+            ([*lines[:28], b"--batch-size:1|/../..\n", *lines[29:]], ":29: --batch-size", "'/../..'"),
             ([*lines[:5], b"--epochs:lite=5\n", *lines[6:]], ":6: --epochs", "no mode 'lite'"),
             ([*lines[:13], b"norm_train:\xff\n", *lines[14:]], ":14:", "UTF-8"),
             (lines[:20], ":20:", "ends here", "export_weights"),
@@ -236,7 +293,9 @@ class Compare(TipcCase):
     def test_same(self):
         result = self.compare('a.png\t{"class_ids": [1, 2], "scores": [0.7501, 0.25]}\n')
         self.assert_ends(result, 0)
-        self.assert_says(result, r"Assert allclose passed! The results of log\.txt and gt_fp32\.txt are consistent!")
+        self.assert_says(result, r"^log\.txt: 1 pictures, 4 numbers compared with gt_fp32\.txt$",
+                         r"^note: log\.txt: its numbers have 2 digits .* --atol is 0\.001",
+                         r"Assert allclose passed! The results of log\.txt and gt_fp32\.txt are consistent!")
 
     def test_different(self):
         expected = 'a.png\t{"class_ids": [1, 2], "scores": [0.76, 0.25]}\n'
@@ -248,19 +307,41 @@ class Compare(TipcCase):
     def test_an_image_is_missing(self):
         result = self.compare("b.png\t[1]\n")
         self.assert_ends(result, 1)
-        self.assert_says(result, r"b\.png: no answer")
+        self.assert_says(result, "0 pictures, 0 numbers", r"gt_fp32\.txt:1: b\.png: no answer for it in log\.txt",
+                         r"log\.txt:2: a\.png: no answer for it in gt_fp32\.txt")
+
+    def test_what_is_no_answer(self):
+        (self.folder / "log.txt").write_text("a.png:\tclass id(s): [1, 2], score(s): [nan, 0.25], label_name(s): []\n")
+        result = self.compare("a.png\t[1, 2, 0.75, 0.25]\na.png\t[1, 2, 0.75, 0.25]\n")
+        self.assert_ends(result, 1)
+        self.assert_says(result, r"log\.txt:1: a\.png: .*nan", r"gt_fp32\.txt:2: a\.png: line 1 has an answer")
+
+    def test_no_file_for_the_precision(self):
+        (self.folder / "gt_bf16.txt").write_text("a.png\t[1]\n")
+        result = self.tipc("compare", "--gt", "gt_bf16.txt", "--log", "log.txt")
+        self.assert_usage(result, "log.txt needs a file for fp32, or one without a precision", "only gt_bf16.txt")
 
     def test_usage(self):
         self.assert_usage(self.compare("nothing\n"), "gt_fp32.txt has no answers")
         self.assert_usage(self.compare("a.png\t[1]\n", "--atol", "x"), "--atol x")
         self.assert_usage(self.tipc("compare", "--gt", "none.txt", "--log", "log.txt"), "no such file")
         self.assert_usage(self.tipc("compare", "--gt", "log.txt"), "--log")
+        self.assert_usage(self.tipc("compare", "--gt", "log.txt", "--log", "a", "b"), "takes no 'b'")
 
 
 class Benchmark(TipcCase):
-    def test_speed_up(self):
+    def add_section(self):
         section = "===========train_benchmark_params==========\nbatch_size:8\nfp_items:fp32\nepoch:1\n"
         self.config.write_text(self.config.read_text() + section)
+
+    def test_nothing_measured(self):
+        self.add_section()
+        result = self.run_chain(mode="benchmark_train")
+        self.assert_ends(result, 1)
+        self.assert_says(result, r"no line with `ips:` in \S+/train\.log", "0 passed, 2 failed")
+
+    def test_speed_up(self):
+        self.add_section()
         self.program("train", 'for i in 1 2 3 4; do echo "loss: 2.5, ips: $((100 - 10 * WORLD_SIZE)).0 samples/s, eta"; done')
         result = self.run_chain("--quiet", mode="benchmark_train")
         self.assert_ends(result, 0)

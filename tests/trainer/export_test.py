@@ -2,8 +2,8 @@
 
 import os
 
-from trainer_case import TrainerCase
-from trireme_test import main
+from trainer_case import PLAIN, SECONDS, TrainerCase
+from trireme_test import TRIREME, main
 
 TRAINED = "Global.pretrained_model=out/LeNet/best_model"
 FILES = ["inference.onnx", "inference.pt", "inference.yml"]
@@ -25,11 +25,38 @@ class Exported(ExportCase):
         self.train("Global.epochs=1")
         result = self.export(TRAINED, "Global.save_inference_dir=deep/down")
         self.assert_says(result, "weights from out/LeNet/best_model/model.safetensors",
-                         "LeNet is exported to deep/down: inference.pt, inference.onnx, inference.yml")
+                         "inference.pt differs from the network by .* is allowed",
+                         "inference.onnx differs from the network by .* is allowed",
+                         "LeNet is exported to deep/down: inference.pt, inference.onnx, inference.yml",
+                         "try: trireme infer --model-dir deep/down ")
         self.assert_silent_on(result, "WARNING")
         self.assertEqual(self.files("deep/down"), FILES)
         for words in ("CropImage", "resize_short: 32", "class_num: 4", "3, 28, 28", "softmax"):
             self.assertIn(words, self.description("deep/down").replace("\n      - ", ", "))
+
+    def test_nothing_else_is_written(self):
+        """In /proc nobody can make a file."""
+        self.train("Global.epochs=1")
+        keys = [f"Global.pretrained_model={self.folder}/out/LeNet/best_model",
+                f"Global.save_inference_dir={self.folder}/inference",
+                f"DataLoader.Eval.dataset.image_root={self.folder}/data",
+                f"DataLoader.Eval.dataset.cls_label_path={self.folder}/data/list.txt"]
+        for name in ("export", "eval"):
+            words = [TRIREME, name, "-c", self.folder / "config.yaml", "-o", *keys]
+            self.assert_ends(self.start_command(words, env=PLAIN, cwd="/proc").wait(SECONDS), 0)
+        self.assertEqual(self.files(), FILES)
+
+    def test_the_next_step_can_be_pasted(self):
+        result = self.export("Global.save_inference_dir=it's mine", "Global.output_dir=a b")
+        self.assertIn(r"try: trireme infer --model-dir 'it'\''s mine' --image", result.out)
+        self.assertIn("add -o 'Global.pretrained_model=a b/LeNet/best_model'", result.out)
+
+    def test_onnx_that_could_not_be_run_is_told(self):
+        result = self.export(env={"TRIREME_PLUGIN_DIR": str(self.folder)})
+        self.assert_says(result, "WARNING: inference.onnx is written without having been run, as OpenVINO is absent: .*"
+                         "libtrireme_openvino.so")
+        self.assert_silent_on(result, "inference.onnx differs")
+        self.assertEqual(self.files(), FILES)
 
     def test_on_several_ranks_one_writes(self):
         result = self.export("Global.save_inference_dir=both", ranks=2)
@@ -49,6 +76,13 @@ class Exported(ExportCase):
         self.assertNotIn("CropImage", description)
         self.assertIn("topk: 4", description)
 
+    def test_labels_beside_the_file_that_names_them(self):
+        (self.folder / "own").mkdir()
+        self.write("own/names.txt", "0 cat\n1 dog\n2 hen\n3 cow\n")
+        self.write("own/config.yaml", "base: ../config.yaml\nInfer: {PostProcess: {class_id_map_file: names.txt}}\n")
+        self.assert_silent_on(self.export(config="own/config.yaml"), "there is no")
+        self.assertIn("hen", self.description())
+
     def test_the_student_of_a_distillation(self):
         models = ("[Teacher: {name: LeNet, class_num: 4, in_channels: 3}, "
                   "Student: {name: MnistPerceptron, class_num: 4, in_channels: 3}]")
@@ -61,6 +95,12 @@ class Refused(ExportCase):
     def test_random_weights_are_a_warning(self):
         self.assert_says(self.export(), r"WARNING: no weights are named, so these are RANDOM ones",
                          "-o Global.pretrained_model=out/LeNet/best_model")
+
+    def test_a_folder_without_a_name(self):
+        for nothing in ("", "None", "''"):
+            result = self.export(f"Global.save_inference_dir={nothing}", code=2)
+            self.assert_says(result, "-o Global.save_inference_dir=.*: names no folder", r"leave the key out for \./inference")
+        self.assertFalse((self.folder / "inference").exists())
 
     def test_weights_that_are_not_there(self):
         self.assert_says(self.export(TRAINED, code=2), "Global.pretrained_model=out/LeNet/best_model: there is no")

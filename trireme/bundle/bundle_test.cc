@@ -102,6 +102,41 @@ TEST(Bundle, RefusesWithTheLine) {
   EXPECT_THAT(parse_refusal(with("topk: 1", "topk: 0")), HasSubstr("topk"));
 }
 
+TEST(Bundle, KnowsTheNetworksItWasWrittenWith) {
+  const TempDir dir;
+  const std::string network(100'000, 'n');
+  write_file_atomically(dir.path() / kOnnxFile, network);
+  write(dir.path(), parse(kText, "f"));
+  const Description found = read(dir.path());
+  EXPECT_EQ(found.files.size(), 1u);
+  EXPECT_EQ(found.files.at(kOnnxFile), io::sum_of_file(dir.path() / kOnnxFile));
+  check_network(dir.path(), kOnnxFile, found);
+  check_network(dir.path(), kTorchFile, found);  // not known
+
+  write_file_atomically(dir.path() / kOnnxFile, network.substr(1));
+  EXPECT_THAT(
+      refusal([&] { check_network(dir.path(), kOnnxFile, found); }),
+      AllOf(HasSubstr("inference.onnx has 99999 bytes, but inference.yml says 100000"), HasSubstr("export again")));
+  write_file_atomically(dir.path() / kOnnxFile, "N" + network.substr(1));
+  EXPECT_THAT(refusal([&] { check_network(dir.path(), kOnnxFile, found); }),
+              AllOf(HasSubstr(fmt::format("inference.yml says {}", found.files.at(kOnnxFile).crc32c)),
+                    HasSubstr(dir.path().string()), HasSubstr("copy the whole folder")));
+  std::filesystem::remove(dir.path() / kOnnxFile);
+  EXPECT_THROW(check_network(dir.path(), kOnnxFile, found), SystemError);
+}
+
+TEST(Bundle, RefusesSumsThatAreNone) {
+  const auto with_files = [](const std::string& files) { return parse_refusal(kText + ("Files: " + files)); };
+  EXPECT_EQ(with_files("{inference.pt: {bytes: 12, crc32c: 4294967295}}"), "");
+  EXPECT_THAT(with_files("yes"), HasSubstr("inference.yml:12: Files: expected a section"));
+  EXPECT_THAT(with_files("{inference.pt: 12}"), HasSubstr("Files.inference.pt: expected a section"));
+  EXPECT_THAT(with_files("{inference.pt: {bytes: 12}}"), HasSubstr("Files.inference.pt.crc32c: missing"));
+  EXPECT_THAT(with_files("{inference.pt: {bytes: many, crc32c: 1}}"), HasSubstr("expected a whole number, got 'many'"));
+  EXPECT_THAT(with_files("{inference.pt: {bytes: -1, crc32c: 1}}"), HasSubstr("Files.inference.pt.bytes"));
+  EXPECT_THAT(with_files("{inference.pt: {bytes: 1, crc32c: 4294967296}}"), HasSubstr("4294967295"));
+  EXPECT_THAT(with_files("{inference.pt: {bytes: 1, crc32c: [1]}}"), HasSubstr("a list of 1"));
+}
+
 TEST(Bundle, MissingFilesAreNamed) {
   const TempDir dir;
   EXPECT_THAT(refusal([&] { read(dir.path() / "none"); }), AllOf(HasSubstr("none"), HasSubstr("trireme export")));

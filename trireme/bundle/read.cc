@@ -1,4 +1,5 @@
 #include <array>
+#include <cerrno>
 
 #include "trireme/bundle/description.h"
 #include "trireme/config/check.h"
@@ -15,6 +16,9 @@ using config::Node;
 
 constexpr config::Limits kLimits{.bytes = size_t{16} << 20, .values = 2'000'000};  // tens of thousands of labels
 constexpr int64_t kLargestSide = 1 << 16;
+constexpr const char* kAdvice =
+    "it is damaged or of another export: export again, or copy the whole folder again (without Files in inference.yml "
+    "nothing is compared)";
 
 /// [-1, channels, height, width]
 void read_shape(const Node& node, Input& input) {
@@ -60,6 +64,17 @@ void read_post_process(const Node& section, Description& description) {
   if (!labels.is_null()) description.labels = labels.as<std::vector<std::string>>();
 }
 
+/// A folder written by hand or by an older Trireme has none.
+void read_files(const Node& section, Description& description) {
+  for (const char* name : {kOnnxFile, kTorchFile}) {
+    if (!section.has(name)) continue;
+    const Node file = section.section(name);
+    description.files[name] = {
+        .bytes = static_cast<uint64_t>(config::need_whole(file, "bytes")),
+        .crc32c = static_cast<uint32_t>(config::need_whole(file, "crc32c", {.most = UINT32_MAX}))};
+  }
+}
+
 void check_labels(const Node& root, const Description& description) {
   const auto labels = static_cast<int64_t>(description.labels.size());
   if (labels != 0 && labels != description.output.class_num)
@@ -93,6 +108,7 @@ Description parse(const std::string& text, const std::string& source) {
   read_post_process(root.section("PostProcess"), description);
   description.output = read_output(root.section("Output"), description.labels.size());
   check_labels(root, description);
+  read_files(root.section("Files"), description);
   description.transform_ops = root.section("PreProcess").at("transform_ops");
   config::warn_unread(root);
   return description;
@@ -103,9 +119,26 @@ Description read(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
     throw UsageError("there is no folder {}; name one that `trireme export` has written", folder.string());
-  const auto text = read_file(file, kLimits.bytes + 1);
-  if (!text) throw UsageError("cannot read {}; `trireme export` writes it beside the network", file.string());
+  const auto text = read_file(file, kLimits.bytes);
+  if (!text)
+    throw UsageError("cannot read {}: {}; `trireme export` writes it beside the network", file.string(),
+                     errno_text(errno));
   return parse(*text, file.string());
+}
+
+void check_network(const fs::path& folder, const std::string& name, const Description& description) {
+  const auto known = description.files.find(name);
+  if (known == description.files.end()) return;
+  const io::FileSum& wanted = known->second;
+  const std::string file = (folder / name).string();
+  std::error_code ignored;  // sum_of_file() tells
+  const uint64_t bytes = fs::file_size(folder / name, ignored);
+  if (!ignored && bytes != wanted.bytes)
+    throw UsageError("{} has {} bytes, but {} says {}; {}", file, bytes, kDescriptionFile, wanted.bytes, kAdvice);
+  const io::FileSum found = io::sum_of_file(folder / name);
+  if (found != wanted)
+    throw UsageError("the CRC-32C of {} is {}, but {} says {}; {}", file, found.crc32c, kDescriptionFile, wanted.crc32c,
+                     kAdvice);
 }
 
 }  // namespace trireme::bundle

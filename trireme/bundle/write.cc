@@ -63,6 +63,21 @@ ValuePtr post_process(const Description& description) {
   return map({{"Topk", topk}});
 }
 
+ValuePtr files_section(const std::map<std::string, io::FileSum>& files) {
+  const ValuePtr section = map({});
+  for (const auto& [name, sum] : files)
+    section->set(name, map({{"bytes", number(static_cast<int64_t>(sum.bytes))}, {"crc32c", number(sum.crc32c)}}));
+  return section;
+}
+
+std::map<std::string, io::FileSum> networks_in(const fs::path& folder) {
+  std::map<std::string, io::FileSum> files;
+  std::error_code absent;
+  for (const char* name : {kOnnxFile, kTorchFile})
+    if (fs::is_regular_file(folder / name, absent)) files[name] = io::sum_of_file(folder / name);
+  return files;
+}
+
 }  // namespace
 
 std::string to_yaml(const Description& description) {
@@ -72,12 +87,15 @@ std::string to_yaml(const Description& description) {
   if (!description.transform_ops.is_null())
     root->set("PreProcess", map({{"transform_ops", description.transform_ops.value()}}));
   root->set("PostProcess", post_process(description));
+  if (!description.files.empty()) root->set("Files", files_section(description.files));
   return config::write_yaml(*root);
 }
 
 void write(const fs::path& folder, const Description& description) {
   const fs::path file = folder / kDescriptionFile;
-  const std::string text = to_yaml(description);
+  Description complete = description;
+  complete.files = networks_in(folder);
+  const std::string text = to_yaml(complete);
   parse(text, file.string());  // what read() would refuse is refused here
   std::error_code failed;
   fs::create_directories(folder, failed);

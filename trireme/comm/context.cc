@@ -69,8 +69,10 @@ void Context::exchange_cards() {
   const std::string pack_key = prefix + "all";
   if (options_.world.rank == 0) {
     std::string pack;
-    for (int rank = 0; rank < options_.world.size; ++rank)
-      pack += (rank == 0 ? "" : "\f") + store.get(prefix + std::to_string(rank), deadline);
+    for (int rank = 0; rank < options_.world.size; ++rank) {
+      if (rank > 0) pack += '\f';
+      pack += store.get(prefix + std::to_string(rank), deadline);
+    }
     store.set(pack_key, pack);
   }
   for (const std::string& card : split(store.get(pack_key, deadline), '\f')) cards_.push_back(decode_card(card));

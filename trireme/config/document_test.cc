@@ -30,11 +30,18 @@ class Document : public ::testing::Test {
 TEST_F(Document, NamesAFileThatCannotBeRead) {
   file("ResNet50.yaml", "a: 1");
   EXPECT_THAT(refused((dir_.path() / "Resnet50.yaml").string()),
-              EndsWith("/Resnet50.yaml; did you mean " + (dir_.path() / "ResNet50.yaml").string() + "?"));
+              EndsWith("/Resnet50.yaml: No such file or directory; did you mean " +
+                       (dir_.path() / "ResNet50.yaml").string() + "?"));
   EXPECT_THAT(refused(dir_.path().string()), EndsWith(" is a folder; name a file in it: ResNet50.yaml"));
   std::filesystem::create_directory(dir_.path() / "empty");
   EXPECT_THAT(refused((dir_.path() / "empty").string()), EndsWith(" is a folder; it has no .yaml file"));
-  EXPECT_THAT(refused("/nowhere/at/all.yaml"), EndsWith("cannot read the configuration /nowhere/at/all.yaml"));
+  EXPECT_THAT(refused((dir_.path() / "else.yaml").string()),
+              EndsWith("No such file or directory; of the folder " + dir_.path().string() +
+                       ": name a file in it: ResNet50.yaml"));
+  EXPECT_THAT(refused("/nowhere/at/all.yaml"), EndsWith("cannot read the configuration /nowhere/at/all.yaml: No such "
+                                                        "file or directory; there is no folder /nowhere/at"));
+  const std::string within = (dir_.path() / "ResNet50.yaml" / "a b.yaml").string();
+  EXPECT_THAT(refused(within), EndsWith("Not a directory; see `ls -ld '" + within + "'`"));
 }
 
 TEST_F(Document, RefusesAFileWithoutSections) {

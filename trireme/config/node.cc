@@ -64,8 +64,7 @@ Node Node::need_section(std::string_view key) const {
 Node Node::required(std::string_view key) const {
   Node node = at(key);
   if (node.is_null())
-    node.fail("{}{}; write it there or pass -o {}=…", is_map() && value_->find(key) ? "empty" : "missing", slip_of(key),
-              node.path());
+    node.fail("{}{}; write it there", is_map() && value_->find(key) ? "empty" : "missing", slip_of(key));
   return node;
 }
 

@@ -130,10 +130,29 @@ TEST(File, WhatIsWrittenIsRead) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
 }
 
-TEST(File, ReadingStopsAtTheLimit) {
+TEST(File, MoreThanTheLimitIsAnErrorNotHalfAFile) {
+  const TempDir folder;
+  const auto file = folder.path() / "a";
+  write_file_atomically(file, std::string(100'000, 'x'));
+  EXPECT_EQ(read_file(file, 100'000)->size(), 100'000u);
+  for (const size_t limit : {size_t{0}, size_t{1000}, size_t{99'999}}) {
+    try {
+      read_file(file, limit);
+      FAIL() << limit;
+    } catch (const UsageError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                fmt::format("the file {} has 100000 bytes; at most {} are read", file.string(), limit));
+    }
+  }
+  EXPECT_THROW(read_file("/dev/zero", 10), UsageError);
+}
+
+TEST(File, AHeadEndsAtItsSize) {
   const TempDir folder;
   write_file_atomically(folder.path() / "a", std::string(100'000, 'x'));
-  EXPECT_EQ(read_file(folder.path() / "a", 1000)->size(), 1000u);
+  EXPECT_EQ(read_head(folder.path() / "a", 1000)->size(), 1000u);
+  EXPECT_EQ(read_head(folder.path() / "a", 1 << 20)->size(), 100'000u);
+  EXPECT_FALSE(read_head("/nonexistent/file", 1));
 }
 
 TEST(File, UnreadableIsNothing) {

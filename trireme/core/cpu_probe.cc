@@ -22,7 +22,7 @@ namespace {
 
 bool announces_amx() {
 #if defined(__x86_64__)
-  const auto info = read_file("/proc/cpuinfo", 64u << 10);
+  const auto info = read_head("/proc/cpuinfo", 64u << 10);
   return info && info->find(" amx_tile") != std::string::npos;
 #else
   return false;

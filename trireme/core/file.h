@@ -8,8 +8,12 @@
 
 namespace trireme {
 
-/// The whole file, or nothing when it cannot be read. Files above `limit` bytes are cut there.
+/// The whole file, or nothing when it cannot be read (errno says why). Throws UsageError when it has more than `limit`
+/// bytes: half a file is never taken for all of it.
 std::optional<std::string> read_file(const std::filesystem::path& path, size_t limit = 64u << 20);
+/// The file's first `size` bytes, or as many as it has; nothing when it cannot be read.
+std::optional<std::string> read_head(const std::filesystem::path& path, size_t size);
+
 struct WriteOptions {
   bool durable = true;  ///< on the disk when the call returns; else only safe from a crash of this process
 };

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <vector>
 
@@ -33,13 +34,21 @@ std::vector<std::string> folders() {
   return result;
 }
 
+std::string problem_of(const std::string& file, const std::optional<std::string>& path, const char* said) {
+  if (!path) return fmt::format("there is no {} in {}", file, join(folders(), ", "));
+  if (::access(path->c_str(), R_OK) != 0 && errno == EACCES)
+    return fmt::format("{} is there, but this user may not read it; its owner can: chmod -R a+rX {}", *path,
+                       fs::path(*path).parent_path().string());
+  return fmt::format("cannot load {}: {}", *path, said);
+}
+
 }  // namespace
 
 std::optional<std::string> Plugin::locate(const std::string& file) {
   for (const std::string& folder : folders()) {
     const fs::path path = fs::path(folder) / file;
-    std::error_code unreadable;
-    if (fs::exists(path, unreadable)) return path.string();
+    std::error_code failed;
+    if (fs::exists(path, failed) || failed == std::errc::permission_denied) return path.string();
   }
   return std::nullopt;
 }
@@ -48,9 +57,7 @@ Plugin Plugin::open(const std::string& file) {
   Plugin plugin;
   const auto path = locate(file);
   plugin.handle_ = ::dlopen(path.value_or(file).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!plugin.handle_)
-    plugin.problem_ = path ? fmt::format("cannot load {}: {}", *path, ::dlerror())
-                           : fmt::format("there is no {} in {}", file, join(folders(), ", "));
+  if (!plugin.handle_) plugin.problem_ = problem_of(file, path, ::dlerror());
   return plugin;
 }
 

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 
@@ -52,6 +54,19 @@ TEST_F(PluginTest, OneThatCannotBeLoadedGivesTheSystemsReason) {
   const Plugin plugin = Plugin::open("libtrireme_broken.so");
   EXPECT_FALSE(plugin);
   EXPECT_THAT(plugin.problem(), AllOf(HasSubstr("cannot load " + folder_.string()), HasSubstr("too short")));
+}
+
+TEST_F(PluginTest, OneOfAnotherUserIsNotCalledAbsent) {
+  std::ofstream(folder_ / "libtrireme_private.so") << "secret";
+  const auto tell = [&] {
+    fs::permissions(folder_, fs::perms::none);
+    constexpr uid_t kNobody = 65534;  // whom root cannot read for
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(2);
+    std::fprintf(stderr, "%s\n", Plugin::open("libtrireme_private.so").problem().c_str());
+    ::_exit(0);
+  };
+  EXPECT_EXIT(tell(), testing::ExitedWithCode(0), "libtrireme_private.so is there, but this user may not read it");
+  fs::permissions(folder_, fs::perms::owner_all);
 }
 
 TEST_F(PluginTest, WhatIsInNoFolderIsLeftToTheSystem) {

@@ -26,6 +26,13 @@ constexpr int kReplacements = 20;
 constexpr size_t kShown = 20;  // bad pictures in a message
 constexpr size_t kLargestFile = size_t{1} << 30;
 
+std::string read_picture(const fs::path& path) {
+  auto bytes = read_head(path, kLargestFile + 1);
+  if (!bytes) throw image::ImageError("{}", errno_text(errno));
+  if (bytes->size() > kLargestFile) throw image::ImageError("more than {} bytes, the most that are read", kLargestFile);
+  return std::move(*bytes);
+}
+
 /// Different pictures that could not be used. Thread-safe.
 class BadPictures {
  public:
@@ -131,14 +138,10 @@ class ImageDataset::Reader {
   bool try_read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out, bool replaced) {
     TORCH_CHECK_INDEX(index >= 0 && index < list_.size(), "sample ", index, " of a dataset of ", list_.size());
     const fs::path path = root_ / list_.path(index);
-    const auto bytes = read_file(path, kLargestFile);
-    if (!bytes) {
-      bad_.add(index, path.string(), errno_text(errno), replaced);
-      return false;
-    }
     try {
+      const std::string bytes = read_picture(path);
       image::Random random(draw);
-      transforms.run(*bytes, random, out);
+      transforms.run(bytes, random, out);
       return true;
     } catch (const image::ImageError& error) {
       bad_.add(index, path.string(), error.what(), replaced);

@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "trireme/core/error.h"
-#include "trireme/data/tensor_dataset.h"
+#include "trireme/data/test_numbers.h"
 
 namespace trireme::data {
 namespace {
@@ -21,15 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kPatience(20);
-
-/// Sample i is (i, 10 i).
-TensorDataset numbers(int64_t count) {
-  return {torch::arange(count), torch::arange(count) * 10};
-}
-
-std::vector<int64_t> values(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
-}
 
 using Batches = std::vector<std::vector<int64_t>>;
 
@@ -194,7 +185,7 @@ TEST_P(Workers, AFailedBatchIsThrownOnceAndAskedForAnew) {
 }
 
 /// The draw is all there is to a sample.
-class Drawn : public RandomDataset {
+class Draws : public RandomDataset {
  public:
   int64_t size() const override { return 50; }
   Sample get(int64_t index, uint64_t draw) const override {
@@ -203,7 +194,7 @@ class Drawn : public RandomDataset {
 };
 
 std::vector<int64_t> three_epochs_of_draws(int workers, int prefetch) {
-  Loader loader(Drawn(), {.batch_size = 4, .shuffle = true, .seed = 3, .workers = workers, .prefetch = prefetch});
+  Loader loader(Draws(), {.batch_size = 4, .shuffle = true, .seed = 3, .workers = workers, .prefetch = prefetch});
   std::vector<int64_t> draws;
   for (int epoch = 0; epoch < 3; ++epoch)
     for (auto& [x, y] : loader)
@@ -220,16 +211,16 @@ TEST(LoaderDraws, DoNotDependOnTheWorkers) {
 
 TEST_P(Workers, DrawsGoOnAfterLoading) {
   const auto options = with_workers({.batch_size = 4, .shuffle = true, .seed = 3});
-  Loader whole(Drawn(), options);
+  Loader whole(Draws(), options);
   std::vector<int64_t> draws;
   for (auto& [x, y] : whole)
     for (const int64_t value : values(x)) draws.push_back(value);
-  Loader before(Drawn(), options);
+  Loader before(Draws(), options);
   auto batch = before.begin();
   ++batch;
   LoaderOptions other = options;
   other.seed = 77;  // the state's counts
-  Loader after(Drawn(), other);
+  Loader after(Draws(), other);
   after.load_state(before.state());
   std::vector<int64_t> rest;
   for (auto& [x, y] : after)

@@ -10,18 +10,13 @@
 #include "trireme/core/test_support.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/synthetic.h"
-#include "trireme/data/tensor_dataset.h"
+#include "trireme/data/test_numbers.h"
 
 namespace trireme::data {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-/// Sample i is (i, 10 i).
-TensorDataset numbers(int64_t count) {
-  return {torch::arange(count), torch::arange(count) * 10};
-}
 
 /// Sample i is (index, draw); counts how often it is asked.
 class Drawn : public RandomDataset {
@@ -37,10 +32,6 @@ class Drawn : public RandomDataset {
  private:
   std::shared_ptr<std::atomic<int>> asked_ = std::make_shared<std::atomic<int>>(0);
 };
-
-std::vector<int64_t> values(const torch::Tensor& tensor) {
-  return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
-}
 
 Pick pick(std::vector<int64_t> indices) {
   std::vector<uint64_t> draws;

@@ -8,6 +8,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/log.h"
 #include "trireme/deploy/export.h"
 #include "trireme/deploy/test_networks.h"
 #include "trireme/models/models.h"
@@ -245,6 +246,90 @@ TEST_F(Export, RefusesOtherTypesThanFloat) {
   EXPECT_THAT(refusal(net, described("LeNet", 1, 28)), HasSubstr("features.0.weight is of type BFloat16"));
 }
 
+// --- what is compared
+
+/// Scores of ten classes that lie within a millionth of each other: those of some networks before they learn.
+models::ClassifierPtr almost_equal() {
+  const torch::NoGradGuard no_grad;
+  auto net = models::lenet(10);
+  auto parameters = net->named_parameters();
+  parameters["fc.2.bias"].zero_();
+  parameters["fc.2.weight"].mul_(1e-6 / net->forward(torch::randn({8, 1, 28, 28})).abs().max());
+  return net;
+}
+
+/// Stands for the engine that computes inference.onnx: the published TorchScript, spoilt.
+OpenOnnx spoilt(const std::function<torch::Tensor(torch::Tensor)>& by) {
+  return [by](const fs::path& folder, const Description&) -> Scorer {
+    EXPECT_TRUE(fs::exists(folder / "inference.onnx")) << "it is there before it is opened";
+    auto module = std::make_shared<torch::jit::Module>(loaded(folder));
+    return [by, module](const torch::Tensor& images) { return by(module->forward({images}).toTensor()); };
+  };
+}
+
+torch::Tensor turned(const torch::Tensor& scores) {
+  return scores.roll(1, /*dims=*/1);
+}
+
+TEST_F(Export, ComparesTheOnnxFile) {
+  std::vector<int64_t> batches;
+  const auto seen = [&](torch::Tensor scores) { return batches.push_back(scores.size(0)), scores; };
+  export_model(almost_equal(), described("LeNet", 1, 28), folder_, {.open_onnx = spoilt(seen)});
+  EXPECT_THAT(batches, ::testing::UnorderedElementsAre(1, 2, 3, 1)) << "without softmax, and one image with it";
+}
+
+TEST_F(Export, SeesAWrongFileThoughAllScoresAreAlmostEqual) {
+  const std::string said = refusal(almost_equal(), described("LeNet", 1, 28), {.open_onnx = spoilt(turned)});
+  EXPECT_THAT(said, AllOf(HasSubstr("LeNet is not exported"), HasSubstr("its inference.onnx differs"),
+                          HasSubstr("range over"), HasSubstr("e-0"), HasSubstr("Nothing was published")));
+  EXPECT_FALSE(fs::exists(folder_)) << "there was no such folder before";
+}
+
+TEST_F(Export, SeesAWrongFileOfRawScoresAndOfSigmoid) {
+  for (const bundle::Activation activation : {bundle::Activation::none, bundle::Activation::sigmoid}) {
+    Description description = described("LeNet", 1, 28);
+    description.output.activation = activation;
+    const auto off = [](const torch::Tensor& scores) { return scores * 1.001; };
+    EXPECT_THAT(refusal(models::lenet(10), description, {.open_onnx = spoilt(off)}), HasSubstr("differs"));
+  }
+}
+
+TEST_F(Export, TellsOfAnOnnxFileThatCannotBeOpenedOrRun) {
+  const auto fails = [](const torch::Tensor&) -> torch::Tensor { throw std::runtime_error("no such operator"); };
+  EXPECT_THAT(refusal(models::lenet(10), described("LeNet", 1, 28), {.open_onnx = spoilt(fails)}),
+              AllOf(HasSubstr("inference.onnx cannot compute 2 images"), HasSubstr("no such operator")));
+  const OpenOnnx closed = [](const fs::path&, const Description&) -> Scorer { throw std::runtime_error("torn"); };
+  EXPECT_THAT(refusal(models::lenet(10), described("LeNet", 1, 28), {.open_onnx = closed}),
+              AllOf(HasSubstr("inference.onnx cannot be read back"), HasSubstr("torn")));
+}
+
+TEST_F(Export, WarnsWhenTheScoresAreTooMuchAlikeToCompare) {
+  const torch::NoGradGuard no_grad;
+  const auto net = models::lenet(10);
+  for (torch::Tensor& parameter : net->parameters()) parameter.zero_();
+  std::string said;
+  const LogSink before = set_log_sink([&](LogLevel, std::string_view text) { said += text; });
+  export_model(net, described("LeNet", 1, 28), folder_);
+  set_log_sink(before);
+  EXPECT_THAT(said, HasSubstr("LeNet gives all classes and images the same score"));
+}
+
+TEST_F(Export, SeesAWrongActivation) {
+  const auto doubled = [](const torch::Tensor& scores) {
+    return scores.sum(1).sub(1).abs().max().item<float>() < 1e-3F ? scores * 1.01 : scores;  // behind softmax only
+  };
+  EXPECT_THAT(refusal(models::lenet(10), described("LeNet", 1, 28), {.open_onnx = spoilt(doubled)}),
+              AllOf(HasSubstr("its inference.onnx differs"), HasSubstr("activation softmax")));
+}
+
+TEST_F(Export, LargeScoresAreCompared) {
+  const torch::NoGradGuard no_grad;
+  const auto net = models::lenet(10);
+  net->named_parameters()["fc.2.weight"].mul_(1e4);
+  export_model(net, described("LeNet", 1, 28), folder_);
+  EXPECT_THROW(export_model(net, described("LeNet", 1, 28), folder_, {.open_onnx = spoilt(turned)}), UsageError);
+}
+
 // --- wrong descriptions and bad weights
 
 TEST_F(Export, RefusesImagesThatDoNotFit) {
@@ -283,13 +368,10 @@ TEST_F(Export, KeepsTheOldFilesWhenItFails) {
 }
 
 TEST_F(Export, TellsOfAFolderThatCannotBe) {
-  write_file_atomically(temp_.path() / "file", "");
-  try {
-    export_model(models::lenet(10), described("LeNet", 1, 28), temp_.path() / "file");
-    FAIL();
-  } catch (const SystemError& error) {
-    EXPECT_THAT(error.what(), HasSubstr((temp_.path() / "file").string()));
-  }
+  const fs::path file = temp_.path() / "file";
+  write_file_atomically(file, "");
+  EXPECT_THAT([&] { export_model(models::lenet(10), described("LeNet", 1, 28), file); },
+              ::testing::ThrowsMessage<SystemError>(HasSubstr(file.string())));
 }
 
 TEST_F(Export, KeepsTheOldFilesWhenTheDiskIsFull) {

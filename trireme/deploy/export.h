@@ -10,21 +10,26 @@
 // The files compute what the network computes in evaluation, with output.activation behind it: batch normalisation is
 // folded into the convolutions, parallel branches become one convolution, dropout is gone. They take any number of
 // images of the stated size. The network itself is left as it was, so that training may go on.
-// inference.pt is compared with the network on random images before anything is written. inference.onnx is made from
-// the same operators and is not run; what it could not say for every number of images is refused.
-// Thread rule: nobody else uses the network.
+// Before they take their places, inference.pt and, with Options::open_onnx, inference.onnx are compared with the
+// network on one, two and three random images (compare.h). Thread rule: nobody else uses the network.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 
 #include "trireme/bundle/description.h"
+#include "trireme/deploy/compare.h"
 #include "trireme/deploy/network.h"
 
 namespace trireme::deploy {
 
+/// What computes the inference.onnx in a folder, of which no inference.yml may be there yet.
+using OpenOnnx = std::function<Scorer(const std::filesystem::path& folder, const bundle::Description& description)>;
+
 struct Options {
   bool onnx = true;         ///< false: no inference.onnx, for operators that lower.h does not know
-  double tolerance = 1e-4;  ///< of the comparison, times the largest score
+  double tolerance = 1e-4;  ///< of the comparisons, times the range of the scores before the activation
+  OpenOnnx open_onnx = {};  ///< none: inference.onnx is written without having been run
 };
 
 /// Replaces the three files in `folder`, which is made when there is none: all of them or, when anything fails, none.

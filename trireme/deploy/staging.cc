@@ -14,12 +14,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kHidden = ".export-";
 
-void make_folder(const fs::path& folder) {
+/// Whether there was none.
+bool make_folder(const fs::path& folder) {
   std::error_code failed;
-  fs::create_directories(folder, failed);
+  const bool is_new = fs::create_directories(folder, failed);
   if (failed || !fs::is_directory(folder, failed))
     throw SystemError(failed ? failed.value() : ENOTDIR, "cannot make the folder {} for the exported model",
                       folder.string());
+  return is_new;
 }
 
 void move_file(const fs::path& from, const fs::path& to) {
@@ -56,7 +58,7 @@ void remove_leftovers(const fs::path& folder) {
 
 Staging::Staging(fs::path folder) : folder_(std::move(folder)) {
   if (folder_.empty()) throw UsageError("the folder to export to has an empty name");
-  make_folder(folder_);
+  is_new_ = make_folder(folder_);
   std::string name = (folder_ / kHidden).string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     throw SystemError(errno, "cannot write into {}; name another folder", folder_.string());
@@ -66,6 +68,7 @@ Staging::Staging(fs::path folder) : folder_(std::move(folder)) {
 Staging::~Staging() {
   std::error_code ignored;
   fs::remove_all(hidden_, ignored);
+  if (is_new_) fs::remove(folder_, ignored);
 }
 
 void Staging::commit(const std::vector<std::string>& files) {

@@ -20,7 +20,7 @@ class Staging {
  public:
   /// SystemError when the folder cannot be made or written to.
   explicit Staging(std::filesystem::path folder);
-  ~Staging();  ///< removes what was not committed
+  ~Staging();  ///< removes what was not committed, and the folder if it is new and empty
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
@@ -37,6 +37,7 @@ class Staging {
   std::filesystem::path aside() const { return hidden_ / "old"; }
 
   std::filesystem::path folder_;
+  bool is_new_ = false;
   std::filesystem::path hidden_;
 };
 

@@ -35,12 +35,6 @@ double seconds_since(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
 }
 
-Response overloaded(std::string_view message) {
-  Response response = error_response(503, "overloaded", message);
-  response.headers.emplace_back("Retry-After", "1");
-  return response;
-}
-
 }  // namespace
 
 Loop::Loop(const ServerOptions& options, UniqueFd listener, Handler handler, Observer observer)
@@ -171,7 +165,7 @@ void Loop::expire() {
   for (const Id id : expired) {
     Connection& client = clients_.at(id);
     const bool half_read = client.state == State::reading && client.parser.begun();
-    const Response response = error_response(408, "request_timeout", "the request did not arrive in time");
+    const Response response = error_response(problem("request_timeout"), "the request did not arrive in time");
     if (!half_read || !refuse(id, client, response)) drop(id);
   }
 }
@@ -246,7 +240,7 @@ bool Loop::judge_request(Id id, Connection& client) {
   count_memory(client);
   if (client.parser.state() == Parser::State::refused) return refuse(id, client, client.parser.refusal());
   if (client.parser.begun() && held_bytes_ > options_.max_held_bytes)  // not who is silent: he has asked nothing
-    return refuse(id, client, overloaded("too many bytes are being received; try again"));
+    return refuse(id, client, error_response(problem("overloaded"), "too many bytes are being received; try again"));
   client.encourage();
   if (client.parser.state() == Parser::State::complete) start_work(id, client);
   return true;
@@ -267,7 +261,8 @@ void Loop::start_work(Id id, Connection& client) {
   if (options_.is_quick && options_.is_quick(request)) {
     own_answers_.emplace_back(id, handled(request));
   } else if (full) {
-    own_answers_.emplace_back(id, overloaded(fmt::format("{} requests wait already; try again", options_.max_waiting)));
+    const std::string message = fmt::format("{} requests wait already; try again", options_.max_waiting);
+    own_answers_.emplace_back(id, error_response(problem("overloaded"), message));
   } else {
     hand_over(id, std::move(request));
   }
@@ -294,7 +289,7 @@ Response Loop::handled(Request& request) const noexcept {
   } catch (...) {
     log_error("[http] {} {}: an exception of no known kind", request.method, printable(request.path));
   }
-  return error_response(500, "internal_error", "the server failed; its log says why");
+  return error_response(problem("internal_error"), "the server failed; its log says why");
 }
 
 void Loop::take_answers() {

@@ -14,20 +14,24 @@ std::string_view Request::header(std::string_view lower_case_name) const {
   return {};
 }
 
-std::string_view Request::parameter(std::string_view name) const {
+std::vector<std::string_view> Request::parameters(std::string_view name) const {
+  std::vector<std::string_view> values;
   std::string_view rest = query;
   while (!rest.empty()) {
     const std::string_view pair = rest.substr(0, rest.find('&'));
     const size_t equals = pair.find('=');
-    if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
+    if (pair.substr(0, equals) == name) values.push_back(pair.substr(std::min(equals, pair.size() - 1) + 1));
     rest.remove_prefix(std::min(rest.size(), pair.size() + 1));
   }
-  return {};
+  return values;
 }
 
-Response error_response(int status, std::string_view code, std::string_view message) {
-  const nlohmann::json body{{"error", {{"code", code}, {"message", printable(message)}}}};
-  return {.status = status, .body = body.dump() + "\n"};
+Response error_response(const Problem& problem, std::string_view message) {
+  constexpr int kUnavailable = 503;
+  const nlohmann::json body{{"error", {{"code", problem.code}, {"message", printable(message)}}}};
+  Response response{.status = problem.status, .body = body.dump() + "\n"};
+  if (problem.status == kUnavailable) response.headers.emplace_back("Retry-After", "1");
+  return response;
 }
 
 std::string to_bytes(const Response& response, Ending ending) {

@@ -1,6 +1,6 @@
 // One HTTP request and one answer, as values. Nothing here knows a socket.
 //
-//   const Response response = error_response(404, "not_found", "there is no /x; there is: POST /v1/predict");
+//   const Response response = error_response(problem("bad_chunk"), "a chunk is longer than it says");
 //   send(to_bytes(response, {.keep_alive = request.keep_alive}));
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/core/deadline.h"
+#include "trireme/http/problem.h"
 
 namespace trireme::http {
 
@@ -36,8 +37,8 @@ struct Request {
 
   /// The first value of a header, or "".
   std::string_view header(std::string_view lower_case_name) const;
-  /// What stands behind `name=` in the query, or "". Nothing is decoded.
-  std::string_view parameter(std::string_view name) const;
+  /// What stands behind each `name=` in the query; "" for a mere `name`. Nothing is decoded.
+  std::vector<std::string_view> parameters(std::string_view name) const;
 };
 
 struct Response {
@@ -47,8 +48,9 @@ struct Response {
   Headers headers{};
 };
 
-/// {"error": {"code": …, "message": …}}; bytes of the message that are no UTF-8 are shown as \xNN.
-Response error_response(int status, std::string_view code, std::string_view message);
+/// {"error": {"code": …, "message": …}}; bytes of the message that are no UTF-8 are shown as \xNN. With 503 goes the
+/// wish to come again.
+Response error_response(const Problem& problem, std::string_view message);
 
 struct Ending {
   bool keep_alive = false;

@@ -7,7 +7,7 @@
 //
 // Strict where leniency has let requests be smuggled: lines end in CR LF, a length is given once and not beside
 // chunks, header names hold no spaces. Bodies come with Content-Length or in chunks; what a limit forbids is refused
-// as soon as it is announced. Not thread-safe.
+// as soon as it is announced, and what cannot become a request as soon as that shows. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -50,12 +50,13 @@ class Parser {
   enum class Step { head, body, chunk_size, chunk, chunk_end, trailer, complete, refused };
 
   size_t take_some(std::string_view bytes);
+  bool begin(char first);
   size_t take_head(std::string_view bytes);
   size_t take_body(std::string_view bytes);
   size_t take_line(std::string_view bytes);
   void read_head();
   bool read_request_line(std::string_view line);
-  bool read_target(std::string_view target);
+  bool read_target(std::string_view text);
   bool read_header(std::string_view line);
   size_t count(std::string_view name) const;
   bool choose_body();
@@ -65,7 +66,7 @@ class Parser {
   void read_chunk_size(std::string_view line);
   void end_line(std::string_view line);
   void read_trailer(std::string_view line);
-  bool refuse(int status, std::string_view code, std::string_view message);
+  bool refuse(const Problem& problem, std::string_view message);
   bool refuse_body(uint64_t bytes);
 
   Limits limits_;

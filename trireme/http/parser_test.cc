@@ -40,10 +40,31 @@ TEST(HttpParser, ReadsARequest) {
   EXPECT_EQ(request.query, "topk=3&x=y");
   EXPECT_EQ(request.header("x-some"), "a b");
   EXPECT_EQ(request.header("missing"), "");
-  EXPECT_EQ(request.parameter("topk"), "3");
-  EXPECT_EQ(request.parameter("x"), "y");
-  EXPECT_EQ(request.parameter("t"), "");
+  EXPECT_THAT(request.parameters("topk"), testing::ElementsAre("3"));
+  EXPECT_THAT(request.parameters("x"), testing::ElementsAre("y"));
+  EXPECT_THAT(request.parameters("t"), testing::IsEmpty());
   EXPECT_TRUE(request.keep_alive);
+}
+
+TEST(HttpParser, ParametersMayBeThereTwiceOrEmpty) {
+  const Request request{.query = "&a=1&b=&&a=2&ab=3&c&=4&", .headers = {}, .body = ""};
+  EXPECT_THAT(request.parameters("a"), testing::ElementsAre("1", "2"));
+  EXPECT_THAT(request.parameters("b"), testing::ElementsAre(""));
+  EXPECT_THAT(request.parameters("c"), testing::ElementsAre(""));
+}
+
+TEST(HttpParser, TheTargetMayNameTheServer) {
+  const auto target = [](std::string_view text) {
+    Parser parser = parsed(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", text));
+    return fmt::format("{} {}", parser.request().path, parser.request().query);
+  };
+  EXPECT_EQ(target("http://host:80/a/b?x=y"), "/a/b x=y");
+  EXPECT_EQ(target("HTTPS://[::1]/a"), "/a ");
+  EXPECT_EQ(target("http://host"), "/ ");
+  EXPECT_EQ(target("http://host?x=y"), "/ x=y");
+  EXPECT_EQ(target("/a?to=http://host/b"), "/a to=http://host/b");
+  for (const char* text : {"http://", "http:///a", "http://?x", "ftp://host/a", "http:/a", "host:80"})
+    EXPECT_EQ(refused_with(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", text)), 400) << text;
 }
 
 TEST(HttpParser, ReadsBodiesOfBothKinds) {
@@ -110,7 +131,23 @@ TEST(HttpParser, RefusesWhatIsNoRequest) {
         "GET / HTTP/1.1\r\nHost: x\nA: b\r\n\r\n"})
     EXPECT_EQ(refused_with(text), 400) << text;
   EXPECT_EQ(refused_with("GET / HTTP/2.0\r\n\r\n"), 505);
-  EXPECT_EQ(refused_with("\x16\x03\x01\x02\r\n\r\n"), 400);  // somebody speaks TLS
+}
+
+TEST(HttpParser, RefusesAtOnceWhatCannotBecomeARequest) {
+  const Parser tls = parsed("\x16\x03\x01");
+  ASSERT_EQ(tls.state(), State::refused);
+  EXPECT_THAT(tls.refusal().body, AllOf(HasSubstr("not_http"), HasSubstr("http:// instead of https://")));
+  for (const char* text : {"\x80", " ", "{\"a\": 1", "\r\n\x16", "GET / HTTP/1.1\nHost", "GET / HTTP/1.1\r\nHost: x\n"})
+    EXPECT_EQ(refused_with(text), 400) << text;
+  EXPECT_EQ(parsed("GET / HTTP/1.1\r\nHost").state(), State::reading);
+  const std::string feeds = post("Content-Length: 3\r\n", "\n\n\n");
+  expect_the_same_in_pieces(feeds, State::complete);
+}
+
+TEST(HttpParser, APostSaysHowLongItIs) {
+  EXPECT_EQ(refused_with(post("", "hello")), 411);
+  EXPECT_EQ(parsed(post("Content-Length: 0\r\n", "")).state(), State::complete);
+  EXPECT_EQ(parsed("GET / HTTP/1.1\r\nHost: x\r\n\r\n").state(), State::complete);
 }
 
 TEST(HttpParser, RefusesTwoLengths) {
@@ -188,8 +225,9 @@ TEST(HttpMessage, WritesAnswers) {
             "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n"
             "Connection: keep-alive\r\nRetry-After: 1\r\n\r\nno\n");
   EXPECT_THAT(to_bytes(response, {.without_body = true}), testing::EndsWith("Retry-After: 1\r\n\r\n"));
-  EXPECT_EQ(error_response(400, "x", "say \"\xff\"").body, R"({"error":{"code":"x","message":"say \"\\xff\""}})"
-                                                           "\n");
+  EXPECT_EQ(error_response({400, "x", "", ""}, "say \"\xff\"").body,
+            R"({"error":{"code":"x","message":"say \"\\xff\""}})"
+            "\n");
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class Echo {
 
  private:
   Response handle(const Request& request) {
-    if (request.late) return error_response(503, "draining", "late");
+    if (request.late) return error_response(problem("overloaded"), "late");
     if (request.path == "/throw") throw std::runtime_error("a secret of the inside");
     if (request.path == "/large") return {.type = "text/plain", .body = std::string(kLarge, 'x')};
     if (request.path == "/slow") {
@@ -152,6 +152,13 @@ TEST(HttpServer, RefusesWhatIsNoHttp) {
   Echo echo;
   TestClient client(echo.port());
   EXPECT_THAT(client.ask("hello\r\n\r\n"), HasSubstr("400 Bad Request"));
+  EXPECT_TRUE(client.closed());
+}
+
+TEST(HttpServer, WhoSpeaksTlsNeedNotWait) {
+  Echo echo;
+  TestClient client(echo.port());
+  EXPECT_THAT(client.ask("\x16\x03\x01"), AllOf(HasSubstr("400 Bad Request"), HasSubstr("https://")));
   EXPECT_TRUE(client.closed());
 }
 

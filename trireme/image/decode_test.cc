@@ -248,8 +248,10 @@ TEST(Decode, WhatIsNoImageIsNamed) {
 
 TEST(Decode, MorePixelsThanTheLimitAreRefusedByTheHeader) {
   const DecodeOptions small{.max_pixels = 99};
-  EXPECT_THAT(message_of(jpeg_of(waves(10, 10)), small), HasSubstr("10x10 pixels: more than the limit of 99"));
-  EXPECT_THAT(message_of(png_of(waves(10, 10)), small), HasSubstr("10x10 pixels: more than the limit of 99"));
+  EXPECT_THAT(message_of(jpeg_of(waves(10, 10)), small),
+              HasSubstr("10x10 pixels: more than the limit of 99; make it smaller"));
+  EXPECT_THAT(message_of(png_of(waves(10, 10)), small),
+              HasSubstr("10x10 pixels: more than the limit of 99; make it smaller"));
   EXPECT_THROW(read_size(jpeg_of(waves(10, 10)), small), ImageError);
   EXPECT_EQ(message_of(png_of(waves(9, 11)), small), "no error");
 

@@ -155,7 +155,7 @@ JpegReader::JpegReader(std::span<const char> bytes, const DecodeOptions& options
   state.find_orientation();  // libjpeg forgets it with the last row
   const int64_t pixels = int64_t{state.jpeg.image_width} * state.jpeg.image_height;
   if (pixels > options.max_pixels)
-    throw ImageError("JPEG of {}x{} pixels: more than the limit of {} (max_pixels)", state.jpeg.image_width,
+    throw ImageError("JPEG of {}x{} pixels: more than the limit of {}; make it smaller", state.jpeg.image_width,
                      state.jpeg.image_height, options.max_pixels);
 }
 

@@ -33,7 +33,7 @@ Size checked_size(spng_ctx* context, const DecodeOptions& options) {
   expect(spng_get_ihdr(context, &header));
   // Division, as the product of two 31 bit numbers is not the first to overflow: three channels follow.
   if (int64_t{header.width} > options.max_pixels / int64_t{header.height})
-    throw ImageError("PNG of {}x{} pixels: more than the limit of {} (max_pixels)", header.width, header.height,
+    throw ImageError("PNG of {}x{} pixels: more than the limit of {}; make it smaller", header.width, header.height,
                      options.max_pixels);
   return {static_cast<int>(header.width), static_cast<int>(header.height)};
 }

@@ -28,6 +28,7 @@ struct Loaded {
 
 Loaded load(const Kind& kind) {
   const Plugin library = Plugin::open(kind.plugin_file);
+  if (!library && Plugin::locate(kind.plugin_file)) return {nullptr, library.problem()};
   if (!library) return {nullptr, fmt::format("{}; {}", library.problem(), kind.advice)};
   const auto entry = library.function<decltype(trireme_engine_plugin)>(kEnginePluginEntry);
   if (!entry)
@@ -94,8 +95,10 @@ std::optional<std::string> why_no_engine(EngineKind kind) {
 std::unique_ptr<Engine> make_engine(const EngineOptions& options, const bundle::Description& description) {
   const EngineKind kind = choose(options);
   check(options, kind);
-  need_network(options.folder / (kind == EngineKind::openvino ? kOpenVino : kTorch).network_file);
+  const char* network = (kind == EngineKind::openvino ? kOpenVino : kTorch).network_file;
+  need_network(options.folder / network);
   if (!loaded(kind).plugin) throw UsageError("the engine {} is absent: {}", to_string(kind), loaded(kind).reason);
+  bundle::check_network(options.folder, network, description);
   return loaded(kind).plugin->make(options, description, {.amx_is_broken = amx_is_broken()});
 }
 

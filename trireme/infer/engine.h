@@ -61,7 +61,7 @@ class Engine {
 };
 
 /// Loads the network. `description` must fit it. Throws UsageError: no such engine here (and how to get it), a file
-/// that is missing or damaged, a network whose input or output is not as described, no such GPU.
+/// that is missing, damaged or of another export, a network whose input or output is not as described, no such GPU.
 std::unique_ptr<Engine> make_engine(const EngineOptions& options, const bundle::Description& description);
 
 /// The reason why make_engine() would refuse this engine, or nothing when its plugin is there.

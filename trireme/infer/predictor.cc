@@ -50,9 +50,14 @@ void mix_grey(std::span<const float> planes, std::span<float> grey) {
   }
 }
 
-/// Higher is better; a NaN is worst, whatever it is compared with.
-bool better(float a, float b) {
-  return !std::isnan(a) && (std::isnan(b) || a > b);
+void expect_finite(std::span<const float> scores, Precision precision) {
+  const auto wrong = std::find_if_not(scores.begin(), scores.end(), [](float score) { return std::isfinite(score); });
+  if (wrong == scores.end()) return;
+  throw ScoresError("the network gives {} as the score of class {}; export it again from good weights{}",
+                    std::isnan(*wrong) ? "NaN"
+                    : *wrong > 0       ? "infinity"
+                                       : "-infinity",
+                    wrong - scores.begin(), precision == Precision::fp32 ? "" : ", or compute in fp32");
 }
 
 /// Jobs that work on the caller's variables: none outlives this, even where the next could not be begun.
@@ -124,7 +129,7 @@ Prediction Predictor::State::rank(std::span<const float> scores, int topk) const
   const auto count = std::min<std::ptrdiff_t>(topk, static_cast<std::ptrdiff_t>(order.size()));
   std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int a, int b) {
     const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
-    return better(x, y) || (!better(y, x) && a < b);
+    return x > y || (x == y && a < b);
   });
   order.resize(static_cast<size_t>(count));
   Prediction best{.class_ids = std::move(order)};
@@ -188,7 +193,12 @@ std::vector<Answer> Predictor::predict(const Prepared& batch, Timing* timing) co
   const auto computed = Time::now();
   for (size_t i = 0; i < answers.size(); ++i) {
     answers[i].error = batch.errors[i];
-    if (answers[i].ok()) answers[i].prediction = rank(found.part(i, answers.size()));
+    if (!answers[i].ok()) continue;
+    try {
+      answers[i].prediction = rank(found.part(i, answers.size()));
+    } catch (const ScoresError& error) {
+      answers[i].error = error.what();
+    }
   }
   if (timing) *timing = {batch.taken, computed - begin, Time::now() - computed};
   return answers;
@@ -219,6 +229,7 @@ Prediction Predictor::rank(std::span<const float> scores, int wanted) const {
   if (scores.size() != state_->classes())
     throw UsageError("{} scores, but {} has {} classes", scores.size(), model_name(), state_->classes());
   if (wanted < 0) throw UsageError("topk is {}; must be 0 (as the options say) or more", wanted);
+  expect_finite(scores, state_->options.precision);
   return state_->rank(scores, wanted > 0 ? wanted : topk());
 }
 

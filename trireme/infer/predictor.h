@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "trireme/bundle/description.h"
+#include "trireme/core/error.h"
 #include "trireme/infer/buffer.h"
 #include "trireme/infer/engine.h"
 
@@ -44,7 +45,13 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
-/// For one picture of a batch: a prediction, or why there is none.
+/// The network gave a score that is NaN or infinite: no fault of the picture, and nothing to be said of it.
+class ScoresError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+/// For one picture of a batch: a prediction, or why there is none (no picture, or scores that are not finite).
 struct Answer {
   Prediction prediction;
   std::string error;  ///< empty: all went well
@@ -79,7 +86,7 @@ class Predictor {
 
   // --- from the bytes of JPEG or PNG files
 
-  /// Throws UsageError when the bytes are no picture.
+  /// Throws UsageError when the bytes are no picture, ScoresError.
   Prediction predict(std::string_view encoded) const;
   /// One answer for each, in their order, computed as one batch.
   std::vector<Answer> predict(std::span<const std::string_view> encoded, Timing* timing = nullptr) const;
@@ -97,7 +104,7 @@ class Predictor {
   std::vector<float> scores(std::span<const float> images) const;
   /// Without memory of its own: `scores` has class_num() floats for each picture.
   void scores(std::span<const float> images, std::span<float> scores) const;
-  /// The best of class_num() scores; `topk` 0: as the options say.
+  /// The best of class_num() scores; `topk` 0: as the options say. Throws ScoresError.
   Prediction rank(std::span<const float> scores, int topk = 0) const;
 
   // --- what it is

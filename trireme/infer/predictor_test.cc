@@ -171,10 +171,34 @@ TEST_F(PredictorTest, RefusesLabelsThatAreNotOneForEachClass) {
               HasSubstr("Means has 2 labels for 3 classes"));
 }
 
-TEST_F(PredictorTest, EqualScoresGoByClassAndNaNIsLast) {
+TEST_F(PredictorTest, EqualScoresGoByClass) {
   const Predictor predictor = make(kModel, {.topk = 3});
   EXPECT_THAT(predictor.rank(std::vector<float>{0.5F, 0.5F, 0.5F}).class_ids, ElementsAre(0, 1, 2));
-  EXPECT_THAT(predictor.rank(std::vector<float>{NAN, 0.1F, NAN}).class_ids, ElementsAre(1, 0, 2));
+}
+
+/// A black picture's scores are 0 / 0.
+class Quotients : public ChannelMeans {
+ public:
+  using ChannelMeans::ChannelMeans;
+  void run(std::span<const float> images, int64_t batch, std::span<float> scores) override {
+    ChannelMeans::run(images, batch, scores);
+    for (float& score : scores) score /= score;
+  }
+};
+
+TEST_F(PredictorTest, ScoresThatAreNotFiniteAreAnErrorOfThatPicture) {
+  const Predictor predictor(bundle::parse(kModel, "f"), std::make_unique<Quotients>(runs),
+                            {.precision = Precision::fp16});
+  const std::string good = picture(90, 100, 110), black = picture(0, 0, 0);
+  const std::vector<std::string_view> files = {good, black, "no picture"};
+  const auto answers = predictor.predict(files);
+  EXPECT_TRUE(answers[0].ok());
+  EXPECT_THAT(answers[1].error, AllOf(HasSubstr("NaN as the score of class 0"), HasSubstr("fp32")));
+  EXPECT_TRUE(answers[1].prediction.class_ids.empty());
+  EXPECT_THAT(answers[2].error, testing::Not(HasSubstr("score")));
+  EXPECT_THROW(predictor.predict(black), ScoresError);
+  for (const float wrong : {NAN, INFINITY, -INFINITY})
+    EXPECT_THROW(make().rank(std::vector<float>{1, 2, wrong}), ScoresError) << wrong;
 }
 
 TEST_F(PredictorTest, WithoutOperatorsItReadsTensorsOnly) {

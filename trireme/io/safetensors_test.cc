@@ -107,8 +107,8 @@ TEST_F(Safetensors, NameTheFileThatIsNotThere) {
               HasSubstr("no/x"));
 }
 
-struct Net : torch::nn::Module {
-  explicit Net(int64_t classes = 3) {
+struct NormedNet : torch::nn::Module {
+  explicit NormedNet(int64_t classes = 3) {
     conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 4, 3)));
     bn = register_module("bn", torch::nn::BatchNorm2d(4));
     fc = register_module("fc", torch::nn::Linear(4, classes));
@@ -120,7 +120,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear fc = nullptr;
 };
 
-bool equal(const TensorMap& a, const TensorMap& b) {
+bool same_tensors(const TensorMap& a, const TensorMap& b) {
   bool same = a.size() == b.size();
   for (const auto& item : a) same = same && b.contains(item.key()) && same_bits(item.value(), b[item.key()]);
   return same;
@@ -134,32 +134,32 @@ TensorMap without(const TensorMap& tensors, const std::string& name) {
 }
 
 TEST_F(Safetensors, CarryAModule) {
-  const Net source;
-  Net target;
-  ASSERT_FALSE(equal(state_dict(source), state_dict(target)));
+  const NormedNet source;
+  NormedNet target;
+  ASSERT_FALSE(same_tensors(state_dict(source), state_dict(target)));
   const LoadReport report = load_into(target, through_file(state_dict(source)));
-  EXPECT_TRUE(equal(state_dict(source), state_dict(target)));
+  EXPECT_TRUE(same_tensors(state_dict(source), state_dict(target)));
   EXPECT_THAT(report.missing, IsEmpty());
   EXPECT_TRUE(target.fc->weight.requires_grad());
   EXPECT_TRUE(target.fc->weight.is_leaf());
 }
 
 TEST(LoadInto, ListsNamesAndChangesNothing) {
-  Net net;
+  NormedNet net;
   const TensorMap before = without(state_dict(net), "");
-  TensorMap other = without(state_dict(Net(5)), "bn.running_var");
+  TensorMap other = without(state_dict(NormedNet(5)), "bn.running_var");
   other.insert("head.weight", torch::ones({1}));
   const std::string message = message_of<UsageError>([&] { load_into(net, other, {.from = "other.safetensors"}); });
   EXPECT_THAT(message, AllOf(HasSubstr("other.safetensors"), HasSubstr("1 missing there: bn.running_var"),
                              HasSubstr("1 unknown here: head.weight"),
                              HasSubstr("fc.weight (here Float [3, 4], there Float [5, 4])"), HasSubstr("fc.bias")));
-  EXPECT_TRUE(equal(state_dict(net), before));
+  EXPECT_TRUE(same_tensors(state_dict(net), before));
 }
 
 TEST(LoadInto, SkipsWhatDoesNotFitIfAsked) {
-  Net net;
+  NormedNet net;
   const torch::Tensor fc = net.fc->weight.detach().clone();
-  const Net other(5);
+  const NormedNet other(5);
   const LoadReport report = load_into(net, state_dict(other), {.skip_mismatch = true});
   EXPECT_THAT(report.skipped, ElementsAre("fc.weight", "fc.bias"));
   EXPECT_TRUE(torch::equal(net.fc->weight, fc));
@@ -167,20 +167,20 @@ TEST(LoadInto, SkipsWhatDoesNotFitIfAsked) {
 }
 
 TEST(LoadInto, LetsNamesPassIfAsked) {
-  Net net;
-  TensorMap other = without(state_dict(Net()), "fc.bias");
+  NormedNet net;
+  TensorMap other = without(state_dict(NormedNet()), "fc.bias");
   other.insert("extra", torch::ones({1}));
   const LoadReport report = load_into(net, other, {.strict = false});
   EXPECT_THAT(report.missing, ElementsAre("fc.bias"));
   EXPECT_THAT(report.unexpected, ElementsAre("extra"));
   EXPECT_TRUE(torch::equal(net.fc->weight, other["fc.weight"]));
   other.insert("conv.bias2", torch::ones({1}));
-  EXPECT_THROW(load_into(net, state_dict(Net(9)), {.strict = false}), UsageError) << "shapes still count";
+  EXPECT_THROW(load_into(net, state_dict(NormedNet(9)), {.strict = false}), UsageError) << "shapes still count";
 }
 
 TEST(LoadInto, DoesWithoutCountedBatches) {
-  Net net;
-  load_into(net, without(state_dict(Net()), "bn.num_batches_tracked"));
+  NormedNet net;
+  load_into(net, without(state_dict(NormedNet()), "bn.num_batches_tracked"));
   EXPECT_EQ(net.bn->num_batches_tracked.item<int64_t>(), 7) << "it stays";
   torch::nn::Linear linear(4, 3);
   load_into(
@@ -202,8 +202,8 @@ TEST(LoadInto, ConvertsFloatsButNoCounters) {
 }
 
 TEST(LoadInto, ShortensLongLists) {
-  Net net;
-  TensorMap other = without(state_dict(Net()), "");
+  NormedNet net;
+  TensorMap other = without(state_dict(NormedNet()), "");
   for (int i = 0; i < 100; ++i) other.insert("extra" + std::to_string(i), torch::ones({1}));
   const std::string message = message_of<UsageError>([&] { load_into(net, other); });
   EXPECT_THAT(message, AllOf(HasSubstr("100 unknown here"), HasSubstr("and 90 more"), Not(HasSubstr("extra50"))));

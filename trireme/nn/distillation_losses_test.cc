@@ -16,15 +16,13 @@ namespace {
 using testing::HasSubstr;
 using torch::Tensor;
 
-constexpr double kClose = 1e-6;
-
 Tensor student() {
   return torch::tensor({{1.0, 2.0, -0.5}, {0.3, -1.2, 0.7}}, torch::kDouble);
 }
 Tensor teacher() {
   return torch::tensor({{0.5, 3.0, -1.0}, {1.5, 0.2, -0.4}}, torch::kDouble);
 }
-Tensor labels() {
+Tensor classes() {
   return torch::tensor({1, 2}, torch::kLong);
 }
 Tensor narrow_features() {
@@ -69,17 +67,17 @@ TEST(Distillation, Distance) {
 
 TEST(Distillation, KlDivAndItsKin) {
   EXPECT_NEAR(kl_div_loss(student(), teacher()).item<double>(), 0.4425066376709407, kClose);
-  EXPECT_NEAR(dkd_loss(student(), teacher(), labels(), {.temperature = 2, .alpha = 1, .beta = 8}).item<double>(),
+  EXPECT_NEAR(dkd_loss(student(), teacher(), classes(), {.temperature = 2, .alpha = 1, .beta = 8}).item<double>(),
               0.42112816118353497, kClose);
-  EXPECT_NEAR(wsl_loss(student(), teacher(), labels()).item<double>(), 2.220058335320005, kClose);
+  EXPECT_NEAR(wsl_loss(student(), teacher(), classes()).item<double>(), 2.220058335320005, kClose);
   EXPECT_NEAR(wsl_loss(student(), teacher(), std::nullopt).item<double>(), 3.8560712741311165, kClose);
-  EXPECT_NEAR(skd_loss(student(), teacher(), labels(), {.temperature = 4}).item<double>(), 15.545116971352359, kClose);
+  EXPECT_NEAR(skd_loss(student(), teacher(), classes(), {.temperature = 4}).item<double>(), 15.545116971352359, kClose);
   EXPECT_NEAR(dist_loss(student(), teacher(), {.beta = 2, .gamma = 3}).item<double>(), 1.0365142946041708, kClose);
 }
 
 TEST(Distillation, KlDivIsDkdWeighedByTheTeacher) {
   // KL = KL of the binary part + (1 - p_t(label)) * KL of the others, for one sample.
-  const Tensor s = student().narrow(0, 0, 1), t = teacher().narrow(0, 0, 1), label = labels().narrow(0, 0, 1);
+  const Tensor s = student().narrow(0, 0, 1), t = teacher().narrow(0, 0, 1), label = classes().narrow(0, 0, 1);
   const double others = 1 - t.softmax(1)[0][1].item<double>();
   EXPECT_NEAR(dkd_loss(s, t, label, {.beta = others}).item<double>(),
               kl_div_loss(s, t, {.temperature = 1}).item<double>(), 1e-9);
@@ -119,8 +117,8 @@ TEST(Distillation, GradientsAreTheirSlopes) {
   expect_gradient([&](const Tensor& s) { return dml_loss(t, s); }, student());
   expect_gradient([&](const Tensor& s) { return distance_loss(s, t, {.mode = Mode::smooth_l1}); }, student());
   expect_gradient([&](const Tensor& s) { return kl_div_loss(s, t); }, student());
-  expect_gradient([&](const Tensor& s) { return dkd_loss(s, t, labels(), {.temperature = 2, .beta = 8}); }, student());
-  expect_gradient([&](const Tensor& s) { return skd_loss(s, t, labels(), {.temperature = 4}); }, student());
+  expect_gradient([&](const Tensor& s) { return dkd_loss(s, t, classes(), {.temperature = 2, .beta = 8}); }, student());
+  expect_gradient([&](const Tensor& s) { return skd_loss(s, t, classes(), {.temperature = 4}); }, student());
   expect_gradient([&](const Tensor& s) { return dist_loss(s, t); }, student());
   expect_gradient([&](const Tensor& s) { return rkd_distance_loss(s, wide_features()); }, narrow_features());
   expect_gradient([&](const Tensor& s) { return rkd_angle_loss(s, wide_features()); }, narrow_features());
@@ -128,8 +126,8 @@ TEST(Distillation, GradientsAreTheirSlopes) {
 
 TEST(Distillation, TheWeightOfWslCarriesNoGradient) {
   const Tensor s = student().requires_grad_();
-  const Tensor gradient = torch::autograd::grad({wsl_loss(s, teacher(), labels())}, {s})[0];
-  const auto entropy = [](const Tensor& z) { return -z.log_softmax(1).gather(1, labels().unsqueeze(1)).squeeze(1); };
+  const Tensor gradient = torch::autograd::grad({wsl_loss(s, teacher(), classes())}, {s})[0];
+  const auto entropy = [](const Tensor& z) { return -z.log_softmax(1).gather(1, classes().unsqueeze(1)).squeeze(1); };
   const Tensor weight = 1 - (-entropy(student()) / (entropy(teacher()) + 1e-7)).exp();
   // The slope of T^2 * w * H(p(t/T), p(s/T)) is T * w * (p(s/T) - p(t/T)).
   const Tensor slope = 2 * weight.unsqueeze(1) * ((student() / 2).softmax(1) - (teacher() / 2).softmax(1)) / 2;

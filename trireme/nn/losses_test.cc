@@ -16,8 +16,6 @@ namespace {
 using testing::HasSubstr;
 using torch::Tensor;
 
-constexpr double kClose = 1e-6;
-
 Tensor logits() {
   return torch::tensor({{1.0, 2.0, -0.5}, {0.3, -1.2, 0.7}}, torch::kDouble);
 }

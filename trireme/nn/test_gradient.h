@@ -1,4 +1,4 @@
-// Compares a loss's gradient with central differences. For tests.
+// For the tests of losses: their gradient against central differences, and how near a value must be.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,6 +7,8 @@
 #include <functional>
 
 namespace trireme::nn {
+
+constexpr double kClose = 1e-6;
 
 /// `x` in double; `loss` a number that depends on it smoothly.
 inline void expect_gradient(const std::function<torch::Tensor(const torch::Tensor&)>& loss, const torch::Tensor& x) {
@@ -18,7 +20,7 @@ inline void expect_gradient(const std::function<torch::Tensor(const torch::Tenso
     up.view(-1)[i] += kStep;
     down.view(-1)[i] -= kStep;
     const double slope = (loss(up) - loss(down)).item<double>() / (2 * kStep);
-    EXPECT_NEAR(gradient.view(-1)[i].item<double>(), slope, 1e-6) << "element " << i;
+    EXPECT_NEAR(gradient.view(-1)[i].item<double>(), slope, kClose) << "element " << i;
   }
 }
 

@@ -258,8 +258,8 @@ TEST(Optimizers, LearningRateOfAllGroups) {
 
 // --- groups --------------------------------------------------------------------------------------------------------
 
-struct Net : torch::nn::Module {
-  Net() {
+struct MixedNet : torch::nn::Module {
+  MixedNet() {
     conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3)));
     bn = register_module("bn", torch::nn::BatchNorm2d(4));
     tail = register_module(
@@ -271,7 +271,7 @@ struct Net : torch::nn::Module {
 };
 
 size_t spared(const NoDecay& who) {
-  const Net net;
+  const MixedNet net;
   const auto groups = decay_groups(net, who);
   return groups.size() == 2 ? groups[1].params.size() : 0;
 }
@@ -286,7 +286,7 @@ TEST(DecayGroups, SpareWhoeverIsNamed) {
 }
 
 TEST(DecayGroups, LeaveOutFrozenAndRepeatedParameters) {
-  Net net;
+  MixedNet net;
   net.conv->weight.set_requires_grad(false);
   net.register_module("again", net.bn);
   const auto groups = decay_groups(net, {.norm = true});
@@ -295,7 +295,7 @@ TEST(DecayGroups, LeaveOutFrozenAndRepeatedParameters) {
 }
 
 TEST(DecayGroups, OnlyTheOthersShrink) {
-  Net net;
+  MixedNet net;
   Momentum momentum(decay_groups(net, {.norm = true}), {.lr = 0.1, .momentum = 0, .weight_decay = 0.5});
   const Tensor conv = net.conv->weight.detach().clone(), gamma = net.bn->weight.detach().clone();
   for (const Tensor& p : net.parameters()) p.mutable_grad() = torch::zeros_like(p);

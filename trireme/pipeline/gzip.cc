@@ -11,7 +11,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr size_t kChunk = 1 << 20;
+constexpr size_t kPiece = 1 << 20;
 
 struct Close {
   void operator()(gzFile_s* file) const { ::gzclose_r(file); }
@@ -42,13 +42,13 @@ std::string read_plain_or_gzip(const std::filesystem::path& path, size_t limit) 
   std::string content;
   while (true) {
     const size_t before = content.size();
-    content.resize(before + kChunk);
-    const int got = ::gzread(file.get(), content.data() + before, kChunk);
+    content.resize(before + kPiece);
+    const int got = ::gzread(file.get(), content.data() + before, kPiece);
     content.resize(before + static_cast<size_t>(std::max(got, 0)));
     if (got < 0) refuse(file, path, before);
     if (content.size() > limit)
       throw UsageError("{}: its content is larger than {} bytes, the most that is read", path.string(), limit);
-    if (static_cast<size_t>(got) == kChunk) continue;
+    if (static_cast<size_t>(got) == kPiece) continue;
     int code = Z_OK;
     ::gzerror(file.get(), &code);
     if (code != Z_OK) refuse(file, path, content.size());  // an end inside of the compressed data

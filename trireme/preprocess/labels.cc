@@ -44,6 +44,9 @@ void put(std::vector<std::optional<std::string>>& labels, const Line& line, cons
                      labels.size(), labels.size() - 1);
   auto& label = labels[static_cast<size_t>(*line.id)];
   if (label) throw UsageError("{}:{}: class {} is named twice, first '{}'", source, line.number, *line.id, *label);
+  if (line.name.empty())
+    throw UsageError("{0}:{1}: class {2} has no name; write one behind the number: {2} name", source, line.number,
+                     *line.id);
   label = line.name;
 }
 

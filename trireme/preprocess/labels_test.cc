@@ -23,7 +23,7 @@ std::string refusal(std::string_view text) {
 TEST(Labels, GoByTheirNumbers) {
   EXPECT_THAT(parse_labels("1 goldfish, Carassius\r\n0 tench, Tinca tinca\r\n\n", "f"),
               ElementsAre("tench, Tinca tinca", "goldfish, Carassius"));
-  EXPECT_THAT(parse_labels("0\tno name follows\n1\n", "f"), ElementsAre("no name follows", ""));
+  EXPECT_THAT(parse_labels("0\ttab\n1 7\n", "f"), ElementsAre("tab", "7"));
 }
 
 TEST(Labels, WithoutNumbersGoByTheirOrder) {
@@ -36,6 +36,7 @@ TEST(Labels, RefusesWithTheLine) {
   EXPECT_THAT(refusal("0 a\nb\n"), HasSubstr("ids.txt:2: 'b' does not begin with a class id"));
   EXPECT_THAT(refusal("0 a\n2 c\n"), HasSubstr("ids.txt:2: class 2, but there are 2 lines"));
   EXPECT_THAT(refusal("0 a\n1 b\n0 c\n"), HasSubstr("ids.txt:3: class 0 is named twice, first 'a'"));
+  EXPECT_THAT(refusal("0 a\n1 \n"), HasSubstr("ids.txt:2: class 1 has no name"));
   EXPECT_THROW(read_labels("/nowhere/ids.txt"), UsageError);
 }
 

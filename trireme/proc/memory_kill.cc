@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kCounter = "oom_kill";
 
 std::optional<int64_t> read_counter(const std::string& path) {
-  const auto text = path.empty() ? std::nullopt : read_file(path, 1u << 20);
+  const auto text = path.empty() ? std::nullopt : read_head(path, 1u << 20);
   return text ? counter_in(*text, kCounter) : std::nullopt;
 }
 

@@ -4,7 +4,8 @@
 //   const auto share = budget.take(bytes, Deadline::in(30s));
 //   if (!share) give_up();                      // else the bytes come back with the end of `share`
 //
-// In turn, so that a large wish is not passed by small ones for ever. Thread-safe. Must outlive its shares.
+// In turn, so that a large wish is not passed by small ones for ever. Who holds a share must not take another: two who
+// each wait for what the other has would wait for ever. Thread-safe. Must outlive its shares.
 #pragma once
 
 #include <condition_variable>
@@ -28,6 +29,8 @@ class Budget {
     ~Share() {
       if (budget_) budget_->give_back(bytes_);
     }
+    /// Gives the rest back. Requires: at most what it has.
+    void keep(size_t bytes) { budget_->give_back(std::exchange(bytes_, bytes) - bytes); }
 
    private:
     friend Budget;

@@ -46,6 +46,19 @@ TEST(Budget, AShareThatMovesComesBackOnce) {
   EXPECT_EQ(budget.used(), 0U);
 }
 
+TEST(Budget, OfAShareAPartMayBeKept) {
+  Budget budget(10);
+  {
+    auto share = budget.take(10, soon());
+    auto next = std::async(std::launch::async, [&] { return budget.take(7, soon()).has_value(); });
+    wait_waiting(budget, 1);
+    share->keep(3);
+    EXPECT_TRUE(next.get());
+    EXPECT_EQ(budget.used(), 3U);
+  }
+  EXPECT_EQ(budget.used(), 0U);
+}
+
 TEST(Budget, TheLargeAreNotPassedByTheSmall) {
   Budget budget(10);
   auto held = budget.take(6, soon());

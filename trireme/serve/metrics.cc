@@ -15,6 +15,10 @@ std::string head(const char* name, const char* type, const char* meaning) {
   return fmt::format("# HELP {0} {2}\n# TYPE {0} {1}\n", name, type, meaning);
 }
 
+std::string counter(const char* name, uint64_t value, const char* meaning) {
+  return head(name, "counter", meaning) + fmt::format("{} {}\n", name, value);
+}
+
 std::string gauge(const char* name, size_t value, const char* meaning) {
   return head(name, "gauge", meaning) + fmt::format("{} {}\n", name, value);
 }
@@ -55,6 +59,11 @@ void Metrics::count_refused_picture() {
   ++refused_pictures_;
 }
 
+void Metrics::count_failed_picture() {
+  std::lock_guard lock(mutex_);
+  ++failed_pictures_;
+}
+
 std::string Metrics::text(const Gauges& gauges) const {
   std::lock_guard lock(mutex_);
   std::string text = head("trireme_requests_total", "counter", "Requests answered, by HTTP status.");
@@ -66,8 +75,8 @@ std::string Metrics::text(const Gauges& gauges) const {
   text += batch_size_.text("trireme_batch_size");
   text += head("trireme_batch_seconds", "histogram", "Time of the engine for a batch.");
   text += batch_seconds_.text("trireme_batch_seconds");
-  text += head("trireme_refused_pictures_total", "counter", "Pictures that could not be read.");
-  text += fmt::format("trireme_refused_pictures_total {}\n", refused_pictures_);
+  text += counter("trireme_refused_pictures_total", refused_pictures_, "Pictures that could not be read.");
+  text += counter("trireme_failed_pictures_total", failed_pictures_, "Pictures whose scores were not finite.");
   text += gauge("trireme_queue_depth", gauges.queued, "Pictures that wait for the engine.");
   text += gauge("trireme_in_flight", gauges.in_flight, "Requests that are being answered.");
   text += gauge("trireme_connections", gauges.connections, "Open connections.");

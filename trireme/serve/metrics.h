@@ -47,8 +47,10 @@ class Metrics {
   void count_request(int status, double seconds);
   /// The engine has run a batch of pictures.
   void count_batch(size_t pictures, double seconds);
-  /// Pictures that could not be read.
+  /// A picture that could not be read.
   void count_refused_picture();
+  /// A picture that the model could not answer.
+  void count_failed_picture();
   std::string text(const Gauges& gauges) const;
 
  private:
@@ -58,6 +60,7 @@ class Metrics {
   Histogram batch_size_;
   Histogram batch_seconds_;
   uint64_t refused_pictures_ = 0;
+  uint64_t failed_pictures_ = 0;
 };
 
 }  // namespace trireme::serve

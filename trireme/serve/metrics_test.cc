@@ -30,11 +30,13 @@ TEST(Metrics, BatchesAndGauges) {
   metrics.count_batch(3, 0.01);
   metrics.count_batch(8, 0.02);
   metrics.count_refused_picture();
+  metrics.count_failed_picture();
   const std::string text = metrics.text({.queued = 4, .in_flight = 5, .connections = 6, .draining = true});
   EXPECT_THAT(text, HasSubstr("trireme_batch_size_bucket{le=\"4\"} 1\ntrireme_batch_size_bucket{le=\"8\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("trireme_batch_size_sum 11\ntrireme_batch_size_count 2\n"));
-  for (const char* line : {"trireme_refused_pictures_total 1\n", "trireme_queue_depth 4\n", "trireme_in_flight 5\n",
-                           "trireme_connections 6\n", "trireme_draining 1\n"})
+  for (const char* line :
+       {"trireme_refused_pictures_total 1\n", "trireme_failed_pictures_total 1\n", "trireme_queue_depth 4\n",
+        "trireme_in_flight 5\n", "trireme_connections 6\n", "trireme_draining 1\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 

@@ -3,123 +3,92 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <functional>
 #include <thread>
 
 #include "trireme/core/error.h"
+#include "trireme/core/option_values.h"
 #include "trireme/core/text.h"
 
 namespace trireme::serve {
 namespace {
 
-// --- values
-
-int64_t number(const std::string& name, const std::string& text, int64_t low, int64_t high) {
-  const auto value = parse_int(text, low, high);
-  if (!value) throw UsageError("{} {}: expected a whole number from {} to {}", name, printable(text), low, high);
-  return *value;
+/// No time at all would refuse everything.
+Clock::duration patience(const Given& given) {
+  const Millis time = duration_value(given);
+  if (time < Millis(1)) throw UsageError("{}: must be a time from 1ms to 30 days", given.shown());
+  return time;
 }
 
-/// The number before one of the units, and the unit's factor; a bare number has the first unit.
-struct Unit {
-  const char* name;
-  double factor;
-};
-
-double quantity(const std::string& name, const std::string& text, const std::vector<Unit>& units, const char* example) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string rest = to_lower({end, text.data() + text.size()});
-  for (const Unit& unit : units)
-    if (error == std::errc() && value >= 0 && (rest == unit.name || (rest.empty() && &unit == units.data())))
-      return value * unit.factor;
-  throw UsageError("{} {}: expected something like {}", name, printable(text), example);
+/// `low` in words, too.
+size_t bytes_from(const Given& given, size_t low, const char* shown) {
+  const size_t bytes = bytes_value(given);
+  if (bytes < low) throw UsageError("{}: must be from {} to 1024G", given.shown(), shown);
+  return bytes;
 }
-
-Clock::duration time(const std::string& name, const std::string& text) {
-  constexpr double kLongest = 1e6;
-  const double seconds = quantity(name, text, {{"s", 1}, {"ms", 1e-3}, {"m", 60}, {"h", 3600}}, "30, 30s, 500ms or 2m");
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(std::min(seconds, kLongest)));
-}
-
-size_t bytes(const std::string& name, const std::string& text) {
-  constexpr double kMost = 1e12;
-  const double value =
-      quantity(name, text, {{"", 1}, {"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}}, "16M, 512K or 1000000");
-  if (value < 1 || value > kMost) throw UsageError("{} {}: expected 1 byte to 1 TB", name, printable(text));
-  return static_cast<size_t>(value);
-}
-
-bool truth(const std::string& name, const std::string& text) {
-  const std::string lower = to_lower(text);
-  if (lower == "true" || lower == "1") return true;
-  if (lower == "false" || lower == "0") return false;
-  throw UsageError("{} {}: expected True or False", name, printable(text));
-}
-
-// --- the table
 
 struct Option {
   const char* name;
   const char* value;
   const char* meaning;
-  void (*set)(ServeOptions& options, const std::string& name, const std::string& text);
+  void (*set)(ServeOptions& options, const Given& given);
 };
 
 using Options = ServeOptions;
-using Text = const std::string&;
 
 constexpr Option kOptions[] = {
-    {"--model-dir", "DIR", "what `trireme export` wrote; required", [](Options& o, Text, Text t) { o.model_dir = t; }},
+    {"--model-dir", "DIR", "what `trireme export` wrote; required",
+     [](Options& o, const Given& g) { o.model_dir = g.text; }},
     {"--host", "ADDRESS", "address to listen on; 0.0.0.0 lets other machines in (default: 127.0.0.1)",
-     [](Options& o, Text n, Text t) {
-       if (t.empty()) throw UsageError("{} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 lets others in", n);
-       o.host = t;
+     [](Options& o, const Given& g) {
+       if (g.text.empty())
+         throw UsageError("{} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 lets others in", g.source);
+       o.host = g.text;
      }},
     {"--port", "N", "0: a free one, which is printed (default: 8080)",
-     [](Options& o, Text n, Text t) { o.port = static_cast<uint16_t>(number(n, t, 0, 65535)); }},
-    {"--port-file", "FILE", "gets the port once the server listens", [](Options& o, Text, Text t) { o.port_file = t; }},
+     [](Options& o, const Given& g) { o.port = static_cast<uint16_t>(int_value(g, 0, 65535)); }},
+    {"--port-file", "FILE", "gets the port once the server is ready; one from before is removed at the start",
+     [](Options& o, const Given& g) { o.port_file = g.text; }},
     {"--engine", "NAME", "openvino or torch (default: openvino on a CPU, torch on a GPU)",
-     [](Options& o, Text, Text t) { o.predictor.engine = infer::parse_engine(t); }},
+     [](Options& o, const Given& g) { o.predictor.engine = infer::parse_engine(g.text); }},
     {"--use-gpu", "True|False", "(default: False)",
-     [](Options& o, Text n, Text t) { o.predictor.use_gpu = truth(n, t); }},
-    {"--gpu-id", "N", "(default: 0)",
-     [](Options& o, Text n, Text t) { o.predictor.gpu_id = static_cast<int>(number(n, t, 0, 1023)); }},
+     [](Options& o, const Given& g) { o.predictor.use_gpu = bool_value(g); }},
+    {"--gpu-id", "N", "(default: 0)", [](Options& o, const Given& g) { o.predictor.gpu_id = int_value(g, 0, 1023); }},
     {"--precision", "NAME", "fp32, bf16 or fp16 (default: fp32)",
-     [](Options& o, Text, Text t) { o.predictor.precision = infer::parse_precision(t); }},
+     [](Options& o, const Given& g) { o.predictor.precision = infer::parse_precision(g.text); }},
     {"--cpu-threads", "N", "threads of the engine (default: all)",
-     [](Options& o, Text n, Text t) { o.predictor.cpu_threads = static_cast<int>(number(n, t, 0, 1024)); }},
+     [](Options& o, const Given& g) { o.predictor.cpu_threads = int_value(g, 0, 1024); }},
     {"--topk", "K", "classes in an answer that asks for no number (default: as the model says)",
-     [](Options& o, Text n, Text t) { o.predictor.topk = static_cast<int>(number(n, t, 1, 1 << 20)); }},
+     [](Options& o, const Given& g) { o.predictor.topk = int_value(g, 1, 1 << 20); }},
     {"--batch-size", "N", "most pictures in a batch (default: 8)",
-     [](Options& o, Text n, Text t) { o.service.max_batch = static_cast<size_t>(number(n, t, 1, 4096)); }},
+     [](Options& o, const Given& g) { o.service.max_batch = static_cast<size_t>(int_value(g, 1, 4096)); }},
     {"--batch-wait-ms", "N", "how long a busy engine waits for a fuller batch (default: 2)",
-     [](Options& o, Text n, Text t) { o.service.batch_wait = Millis(number(n, t, 0, 60000)); }},
-    {"--queue", "N", "most pictures that wait for the engine; then 503 (default: 256)",
-     [](Options& o, Text n, Text t) { o.service.max_queue = static_cast<size_t>(number(n, t, 1, 1 << 20)); }},
+     [](Options& o, const Given& g) { o.service.batch_wait = Millis(int_value(g, 0, 60000)); }},
+    {"--queue", "N", "most pictures that wait for the engine, and most requests for a worker; then 503 (default: 256)",
+     [](Options& o, const Given& g) { o.service.max_queue = static_cast<size_t>(int_value(g, 1, 1 << 20)); }},
     {"--images-per-request", "N", "most pictures in one request (default: 64)",
-     [](Options& o, Text n, Text t) { o.service.images_per_request = static_cast<size_t>(number(n, t, 1, 1 << 20)); }},
+     [](Options& o, const Given& g) { o.service.images_per_request = static_cast<size_t>(int_value(g, 1, 1 << 20)); }},
     {"--max-pixels", "N", "most pixels of a picture (default: 33554432)",
-     [](Options& o, Text n, Text t) { o.service.max_pixels = number(n, t, 1, int64_t{1} << 31); }},
-    {"--decode-memory", "BYTES", "most bytes of the pictures that are being decoded; others wait (default: 1G)",
-     [](Options& o, Text n, Text t) { o.service.decode_bytes = bytes(n, t); }},
+     [](Options& o, const Given& g) { o.service.max_pixels = int_value(g, 1, INT32_MAX); }},
+    {"--decode-memory", "BYTES",
+     "most bytes of the pictures that are decoded or wait for the engine; others wait (default: 1G)",
+     [](Options& o, const Given& g) { o.service.decode_bytes = bytes_from(g, 1 << 20, "1M"); }},
     {"--body-limit", "BYTES", "most bytes of a request, like 16M (default: 16M)",
-     [](Options& o, Text n, Text t) { o.server.limits.body_bytes = bytes(n, t); }},
+     [](Options& o, const Given& g) { o.server.limits.body_bytes = bytes_from(g, 1 << 10, "1K"); }},
     {"--memory-limit", "BYTES", "most bytes of all requests together; then 503 (default: 256M)",
-     [](Options& o, Text n, Text t) { o.server.max_held_bytes = bytes(n, t); }},
+     [](Options& o, const Given& g) { o.server.max_held_bytes = bytes_value(g); }},
     {"--workers", "N", "threads that decode pictures (default: two batches and one for each core)",
-     [](Options& o, Text n, Text t) { o.server.workers = static_cast<int>(number(n, t, 1, 1024)); }},
+     [](Options& o, const Given& g) { o.server.workers = int_value(g, 1, 1024); }},
     {"--max-connections", "N", "(default: 512)",
-     [](Options& o, Text n, Text t) { o.server.max_connections = static_cast<size_t>(number(n, t, 1, 100000)); }},
+     [](Options& o, const Given& g) { o.server.max_connections = static_cast<size_t>(int_value(g, 1, 100000)); }},
     {"--request-timeout", "TIME", "from a whole request to its answer; then 504 (default: 30s)",
-     [](Options& o, Text n, Text t) { o.service.request_timeout = time(n, t); }},
+     [](Options& o, const Given& g) { o.service.request_timeout = patience(g); }},
     {"--read-timeout", "TIME", "for a whole request to arrive; then 408 (default: 30s)",
-     [](Options& o, Text n, Text t) { o.server.read_timeout = time(n, t); }},
+     [](Options& o, const Given& g) { o.server.read_timeout = patience(g); }},
     {"--idle-timeout", "TIME", "how long a connection may be silent (default: 60s)",
-     [](Options& o, Text n, Text t) { o.server.idle_timeout = time(n, t); }},
+     [](Options& o, const Given& g) { o.server.idle_timeout = patience(g); }},
     {"--drain-timeout", "TIME", "for the requests in flight after SIGTERM (default: 30s)",
-     [](Options& o, Text n, Text t) { o.drain_timeout = time(n, t); }},
+     [](Options& o, const Given& g) { o.drain_timeout = patience(g); }},
 };
 
 const Option& find(const std::string& word) {
@@ -165,7 +134,7 @@ std::optional<ServeOptions> parse_options(const std::vector<std::string>& words)
     const std::string name = word.substr(0, equals);
     const Option& option = find(name);
     if (equals == std::string::npos && at + 1 == words.size()) throw UsageError("{} needs a value", name);
-    option.set(options, name, equals == std::string::npos ? words[++at] : word.substr(equals + 1));
+    option.set(options, {name, equals == std::string::npos ? words[++at] : word.substr(equals + 1)});
   }
   check(options);
   if (options.server.workers == 0) options.server.workers = default_workers(options);

@@ -59,9 +59,17 @@ TEST(ServeOptions, SayWhatIsWrong) {
   EXPECT_THAT(refusal({"--port", "65536"}), HasSubstr("from 0 to 65535"));
   EXPECT_THAT(refusal({"--batch-size", "0"}), HasSubstr("from 1"));
   EXPECT_THAT(refusal({"--body-limit", "0"}), HasSubstr("1 byte"));
+  EXPECT_THAT(refusal({"--body-limit", "1023"}), HasSubstr("from 1K to 1024G"));
+  EXPECT_THAT(refusal({"--decode-memory", "1"}), HasSubstr("from 1M to 1024G"));
+  for (const char* name : {"--request-timeout", "--read-timeout", "--idle-timeout", "--drain-timeout"}) {
+    EXPECT_THAT(refusal({name, "0"}), HasSubstr("from 1ms to 30 days"));
+    EXPECT_THAT(refusal({name, "0.1ms"}), HasSubstr("from 1ms to 30 days"));
+    EXPECT_THAT(refusal({name, "31000h"}), HasSubstr("30 days"));
+    EXPECT_EQ(refusal({name, "1ms"}), "accepted");
+  }
   EXPECT_THAT(refusal({"--body-limit", "16X"}), HasSubstr("16M"));
   EXPECT_THAT(refusal({"--drain-timeout", "-1"}), HasSubstr("500ms"));
-  EXPECT_THAT(refusal({"--use-gpu", "maybe"}), HasSubstr("True or False"));
+  EXPECT_THAT(refusal({"--use-gpu", "maybe"}), HasSubstr("true or false"));
   EXPECT_THAT(refusal({"--engine", "magic"}), HasSubstr("openvino"));
   EXPECT_THAT(refusal({"--queue", "2"}), HasSubstr("--images-per-request 64"));
   EXPECT_THAT(refusal({"--memory-limit", "1M"}), HasSubstr("--body-limit"));

@@ -14,9 +14,11 @@ using Json = nlohmann::json;
 
 constexpr const char* kForm = R"(expected {"images": ["Base64 of a JPEG or PNG", …], "topk": 5})";
 
-int checked_topk(int64_t value) {
-  if (value < 1 || value > INT_MAX) throw RequestError("bad_topk", "topk is {}; expected a whole number from 1", value);
-  return static_cast<int>(value);
+/// The Base64 of a text that may be a whole data: URL.
+std::string_view base64_of(std::string_view text) {
+  if (to_lower(text.substr(0, 5)) != "data:") return text;
+  const std::string_view head = text.substr(0, text.find(','));
+  return to_lower(head).ends_with(";base64") && head.size() < text.size() ? text.substr(head.size() + 1) : text;
 }
 
 /// Called by the JSON library for each value in turn.
@@ -33,7 +35,7 @@ class Reader : public nlohmann::json_sax<Json> {
   }
   bool number_integer(number_integer_t value) override {
     if (place_ != Place::topk) return strange(std::to_string(value));
-    request_.topk = checked_topk(value);
+    request_.topk = parse_topk(std::to_string(value));
     place_ = Place::object;
     return true;
   }
@@ -51,14 +53,14 @@ class Reader : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t position, const std::string& /*token*/, const nlohmann::detail::exception& /*why*/) override {
-    throw RequestError("bad_json", "the body is no JSON: byte {} cannot stand there; {}", position, kForm);
+    throw RequestError(problem("bad_json"), "the body is no JSON: byte {} cannot stand there; {}", position, kForm);
   }
 
  private:
   enum class Place { start, object, images, list, topk };
 
   [[noreturn]] static bool strange(const std::string& what) {
-    throw RequestError("bad_request", "the body holds {} where it may not; {}", printable(what), kForm);
+    throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what), kForm);
   }
 
   PredictRequest& request_;
@@ -71,9 +73,10 @@ bool Reader::string(string_t& value) {
   if (place_ != Place::list) strange("a text");
   const size_t index = request_.images.size();
   if (index == limits_.images)
-    throw RequestError("too_many_images", "more than {} images in one request; send several requests", limits_.images);
-  Base64Decoded picture = base64_decode(value);
-  if (!picture.ok()) throw RequestError("bad_base64", "images[{}]: {}", index, picture.error);
+    throw RequestError(problem("too_many_images"), "more than {} images in one request; send several requests",
+                       limits_.images);
+  Base64Decoded picture = base64_decode(base64_of(value));
+  if (!picture.ok()) throw RequestError(problem("bad_base64"), "images[{}]: {}", index, picture.error);
   request_.images.push_back(std::move(picture.bytes));
   return true;
 }
@@ -95,14 +98,15 @@ PredictRequest parse_predict_json(std::string_view body, const PredictLimits& li
   PredictRequest request;
   Reader reader(request, limits);
   Json::sax_parse(body.begin(), body.end(), &reader);
-  if (request.images.empty()) throw RequestError("no_images", "the body names no images; {}", kForm);
+  if (request.images.empty()) throw RequestError(problem("no_images"), "the body names no images; {}", kForm);
   return request;
 }
 
 int parse_topk(std::string_view text) {
   const auto number = parse_int(text, 1, INT_MAX);
   if (!number)
-    throw RequestError("bad_topk", "topk is \"{}\"; expected a whole number from 1", printable(text.substr(0, 40)));
+    throw RequestError(problem("bad_topk"), "topk is \"{}\"; expected a whole number from 1 to {}",
+                       printable(text.substr(0, 40)), INT_MAX);
   return static_cast<int>(*number);
 }
 

@@ -3,6 +3,7 @@
 //   const PredictRequest request = parse_predict_json(body, {.images = 64});
 //   for (const std::string& picture : request.images) …
 //
+// A picture in JSON is Base64, also as a browser writes it: "data:image/png;base64,…".
 // The JSON is read value by value and nothing but {"images": [text, …], "topk": number} is let in, so that a hostile
 // body takes no more memory than its own size. Thread-safe.
 #pragma once
@@ -13,22 +14,9 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/core/error.h"
+#include "trireme/serve/problems.h"
 
 namespace trireme::serve {
-
-/// The request cannot be understood; the message says where it is wrong.
-class RequestError : public UsageError {
- public:
-  template <typename... Args>
-  explicit RequestError(const char* code, fmt::format_string<Args...> format, Args&&... args)
-      : UsageError(format, std::forward<Args>(args)...), code_(code) {}
-  /// "bad_json", "bad_base64", …: for programs.
-  const char* code() const { return code_; }
-
- private:
-  const char* code_;
-};
 
 struct PredictRequest {
   std::vector<std::string> images;  ///< bytes of picture files
@@ -41,7 +29,7 @@ struct PredictLimits {
 
 /// Throws RequestError.
 PredictRequest parse_predict_json(std::string_view body, const PredictLimits& limits);
-/// A whole number from 1. Throws RequestError that names it.
+/// A whole number from 1; of more than there are classes, all are meant. Throws RequestError that names it.
 int parse_topk(std::string_view text);
 
 }  // namespace trireme::serve

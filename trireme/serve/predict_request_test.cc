@@ -14,7 +14,7 @@ std::string refusal(const std::string& body) {
   try {
     parse_predict_json(body, {.images = 3});
   } catch (const RequestError& error) {
-    return fmt::format("{}: {}", error.code(), error.what());
+    return fmt::format("{}: {}", error.problem().code, error.what());
   }
   return "accepted";
 }
@@ -24,6 +24,14 @@ TEST(PredictRequest, ReadsImagesAndTopk) {
   EXPECT_THAT(request.images, ElementsAre("hello", "a", "abc"));
   EXPECT_EQ(request.topk, 3);
   EXPECT_EQ(parse_predict_json(R"({"images": ["YQ=="]})", {}).topk, std::nullopt);
+}
+
+TEST(PredictRequest, APictureMayBeADataUrl) {
+  const auto request = parse_predict_json(
+      R"({"images": ["data:image/png;base64,aGVsbG8=", "DATA:;Base64,YQ==", "data:image/jpeg;x=y;base64,"]})", {});
+  EXPECT_THAT(request.images, ElementsAre("hello", "a", ""));
+  for (const char* text : {"data:image/png,YQ==", "data:image/png;base64", "data:", "image/png;base64,YQ=="})
+    EXPECT_THAT(refusal(fmt::format(R"({{"images": ["{}"]}})", text)), HasSubstr("bad_base64")) << text;
 }
 
 TEST(PredictRequest, SaysWhatIsWrong) {
@@ -57,6 +65,12 @@ TEST(PredictRequest, DepthCostsNothing) {
 TEST(PredictRequest, TopkOfAQuery) {
   EXPECT_EQ(parse_topk("5"), 5);
   for (const char* text : {"0", "-1", "5x", "", "1e3"}) EXPECT_THROW(parse_topk(text), RequestError) << text;
+  try {
+    parse_topk("many");
+    FAIL();
+  } catch (const RequestError& error) {
+    EXPECT_STREQ(error.what(), "topk is \"many\"; expected a whole number from 1 to 2147483647");
+  }
 }
 
 }  // namespace

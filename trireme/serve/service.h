@@ -9,12 +9,15 @@
 //   GET  /healthz                    200, and 503 once the server was told to stop
 //   GET  /metrics                    for Prometheus
 //
-// Pictures are decoded on the caller's thread, as many at a time as `decode_bytes` allows; only the engine's part is
-// gathered into batches. An answer is the same whichever batch it was part of. Thread-safe.
+// Pictures are decoded on the caller's thread, as many at a time as `decode_bytes` allows, which counts their tensors
+// until the engine has answered; only the engine's part is gathered into batches. A request with more pictures than a
+// batch or the memory holds is answered in parts. An answer is the same whichever batch it was part of. Thread-safe.
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/http/message.h"
@@ -32,7 +35,7 @@ struct ServiceOptions {
   size_t max_queue = 256;  ///< pictures that wait for the engine
   size_t images_per_request = 64;
   int64_t max_pixels = int64_t{1} << 25;  ///< of a picture
-  size_t decode_bytes = size_t{1} << 30;  ///< of the pictures that are being decoded; the others wait
+  size_t decode_bytes = size_t{1} << 30;  ///< of the pictures being decoded and the tensors of those that wait
   Clock::duration request_timeout = std::chrono::seconds(30);  ///< from the whole request to its answer
 };
 
@@ -40,7 +43,7 @@ class Service {
  public:
   /// `predictor` must outlive it. Runs the engine once on an empty picture, so that a model that cannot work is found
   /// now and the first client does not wait for what engines do the first time. Throws UsageError for a model that does
-  /// not say how it reads pictures.
+  /// not say how it reads pictures, and for memory that is too little for a single one.
   Service(const infer::Predictor& predictor, const ServiceOptions& options);
 
   /// Whether handle() answers without waiting for the engine or for memory: /healthz and /metrics, which must say how a
@@ -52,26 +55,37 @@ class Service {
  private:
   using Tensor = std::vector<float>;
   struct Picture {
-    Tensor tensor;
-    std::string error;  // of the client's bytes
-    bool too_large = false;
+    std::string_view bytes;   // of its file
+    size_t decode_bytes = 0;  // that decoding takes
+    Tensor tensor{};          // for the engine
+    infer::Prediction prediction{};
+    const http::Problem* problem = nullptr;
+    std::string error{};  // what the problem is
   };
+  using Pictures = std::span<Picture>;
 
   void check_preprocessing() const;
+  void check_memory() const;
+  size_t tensor_bytes() const { return predictor_.input_elements() * sizeof(float); }
   http::Response predict(http::Request& request);
   PredictRequest read_request(http::Request& request) const;
   http::Response answer(const PredictRequest& request, Deadline deadline, bool single);
-  std::vector<Picture> decode(const std::vector<std::string>& images, Deadline deadline);
-  Picture decode_one(const std::string& image, Deadline deadline);
+  static http::Response refusal(const std::vector<Picture>& pictures, bool single);
+  Picture measure(std::string_view bytes);
+  Pictures next_part(Pictures rest) const;
+  void answer_part(Pictures part, int topk, Deadline deadline);
+  void decode(Picture& picture);
+  void refuse(Picture& picture, const UsageError& error);
+  void rank(Picture& picture, const Tensor& scores, int topk);
   std::vector<Tensor> run_batch(const std::vector<Tensor>& batch);
-  std::string prediction_text(const std::vector<Picture>& pictures, const std::vector<Tensor>& scores, int topk) const;
+  std::string prediction_text(const std::vector<Picture>& pictures) const;
   http::Response health(const http::Request& request) const;
   http::Response metrics_page(const http::Request& request) const;
 
   const infer::Predictor& predictor_;
   const ServiceOptions options_;
   Metrics metrics_;
-  Budget decoding_;
+  Budget memory_;
   Batcher<Tensor, Tensor> batcher_;  // last: its thread uses the others
 };
 

@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <future>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -48,6 +49,16 @@ PreProcess:
 PostProcess: {Topk: {topk: 2, label_list: [red, green, blue]}}
 )";
 
+constexpr size_t kTensor = 3 * 16 * sizeof(float);
+constexpr size_t kOne = 3 * 16 + 2 * kTensor;  // pixels, what resizing may take, and the tensor
+
+/// The same with an input of 2 x 2.
+std::string small_network() {
+  std::string text = kDescription;
+  text.replace(text.find("4, 4]"), 5, "2, 2]");
+  return text.replace(text.find("size: 4"), 7, "size: 2");
+}
+
 /// Scores are the means of the three channels. Can be held at a gate, and broken.
 class ColourEngine : public infer::Engine {
  public:
@@ -56,6 +67,7 @@ class ColourEngine : public infer::Engine {
     std::condition_variable changed;
     bool open = true;
     bool broken = false;
+    bool wild = false;  // what is blue has the score NaN
     int entered = 0;
   };
   explicit ColourEngine(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
@@ -63,11 +75,12 @@ class ColourEngine : public infer::Engine {
   std::string name() const override { return "colours"; }
   void run(std::span<const float> images, int64_t batch, std::span<float> scores) override {
     wait();
-    constexpr size_t kPlane = 16;
+    const size_t plane = images.size() / scores.size();
     for (size_t i = 0; i < static_cast<size_t>(batch) * 3; ++i) {
       float sum = 0;
-      for (const float value : images.subspan(i * kPlane, kPlane)) sum += value;
-      scores[i] = sum / kPlane;
+      for (const float value : images.subspan(i * plane, plane)) sum += value;
+      scores[i] = sum / static_cast<float>(plane);
+      if (gate_->wild && i % 3 == 2 && sum > 0) scores[i] = std::numeric_limits<float>::quiet_NaN();
     }
   }
 
@@ -106,12 +119,15 @@ class ServiceTest : public testing::Test {
     request.arrived = Clock::now();
     return service_->handle(request);
   }
+  static http::Request prediction(std::string body, const std::string& type, const std::string& query = "") {
+    return {.method = "POST",
+            .path = "/v1/predict",
+            .query = query,
+            .headers = {{"content-type", type}},
+            .body = std::move(body)};
+  }
   http::Response post(std::string body, const std::string& type, const std::string& query = "") {
-    return ask({.method = "POST",
-                .path = "/v1/predict",
-                .query = query,
-                .headers = {{"content-type", type}},
-                .body = std::move(body)});
+    return ask(prediction(std::move(body), type, query));
   }
   http::Response get(const std::string& path, const std::string& method = "GET") {
     return ask({.method = method, .path = path, .query = "", .headers = {}, .body = ""});
@@ -164,11 +180,8 @@ TEST_F(ServiceTest, SaysWhatIsWrongWithARequest) {
   EXPECT_EQ(code_of(post(picture(kRed), "text/plain")), "415 unsupported_type");
   EXPECT_THAT(message_of(post(picture(kRed), "")), HasSubstr("missing"));
   EXPECT_THAT(message_of(post(json_of({"bm8="}), "application/json")), HasSubstr("images[0]"));
-  http::Request packed{.method = "POST",
-                       .path = "/predict",
-                       .query = "",
-                       .headers = {{"content-type", "image/png"}, {"content-encoding", "gzip"}},
-                       .body = "x"};
+  http::Request packed = prediction("x", "image/png");
+  packed.headers.emplace_back("content-encoding", "gzip");
   EXPECT_EQ(code_of(ask(packed)), "415 unsupported_type");
 }
 
@@ -178,14 +191,20 @@ TEST_F(ServiceTest, APictureMayBeTooLarge) {
   EXPECT_THAT(message_of(post(picture(kRed), "image/png")), HasSubstr("4x4 are 16 pixels; the limit is 15"));
   EXPECT_EQ(code_of(post(json_of({kRed, "bm8="}), "application/json")), "413 image_too_large") << "the first counts";
   EXPECT_EQ(code_of(post(json_of({"bm8=", kRed}), "application/json")), "400 bad_image");
-  start({.decode_bytes = 48 + 192 - 1});  // pixels, and the input's floats
+  start({.decode_bytes = 48 + 48 + 48 - 1}, small_network());  // pixels, what resizing may take, the input's floats
   EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "413 image_too_large");
   EXPECT_THAT(message_of(post(picture(kRed), "image/png")),
-              HasSubstr("240 bytes to decode and resize; the limit is 239"));
+              HasSubstr("144 bytes to decode and resize; the limit is 143"));
+}
+
+TEST_F(ServiceTest, MemoryForNoPictureAtAllIsFoundAtTheStart) {
+  start({.decode_bytes = kOne});
+  EXPECT_THAT([&] { start({.decode_bytes = kOne - 1}); },
+              testing::ThrowsMessage<UsageError>(AllOf(HasSubstr("--decode-memory 431"), HasSubstr("432 bytes"))));
 }
 
 TEST_F(ServiceTest, PicturesAreDecodedInTurnWhenMemoryIsScarce) {
-  start({.decode_bytes = 240});  // for one
+  start({.decode_bytes = kOne});
   std::string damaged = picture(kRed);
   damaged[damaged.size() - 20] ^= 1;
   std::vector<std::future<int>> answers;
@@ -195,6 +214,65 @@ TEST_F(ServiceTest, PicturesAreDecodedInTurnWhenMemoryIsScarce) {
     }));
   for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].get(), i % 3 == 0 ? 400 : 200) << i;
   EXPECT_EQ(post(json_of({kRed, kGreen, kBlue}), "application/json").status, 200);
+}
+
+TEST_F(ServiceTest, WhatWaitsForTheEngineIsPartOfTheMemory) {
+  start({.max_batch = 1, .max_queue = 1, .decode_bytes = kOne + kTensor});
+  set_gate(false);
+  auto running = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").status; });
+  wait_entered(2);
+  auto waiting = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").status; });
+  const Deadline patience = Deadline::in(seconds(20));
+  while (get("/metrics").body.find("trireme_queue_depth 1") == std::string::npos && !patience.passed())
+    std::this_thread::yield();
+  // Their two tensors leave too little to decode a third picture. It waits for memory: else the queue would be full.
+  http::Request third = prediction(picture(kRed), "image/png");
+  third.arrived = Clock::now() - ServiceOptions().request_timeout + Millis(50);
+  EXPECT_EQ(code_of(service_->handle(third)), "504 timeout");
+  set_gate(true);
+  EXPECT_EQ(running.get(), 200);
+  EXPECT_EQ(waiting.get(), 200);
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200) << "the memory came back";
+}
+
+TEST_F(ServiceTest, ARequestOfMoreThanTheMemoryHoldsIsAnsweredInParts) {
+  start({.max_batch = 3, .decode_bytes = kOne + kTensor});  // for two
+  const http::Response response =
+      post(json_of({kRed, "bm8=", kGreen, kBlue, "bm8=", "bm8=", kRed, kGreen}), "application/json");
+  const Json predictions = Json::parse(response.body)["predictions"];
+  ASSERT_EQ(predictions.size(), 8U);
+  EXPECT_EQ(predictions[3]["label_names"][0], "blue");
+  EXPECT_TRUE(predictions[5].contains("error"));
+  EXPECT_EQ(predictions[7]["label_names"][0], "green");
+}
+
+TEST_F(ServiceTest, ScoresThatAreNotFiniteAreTheServersFaultAndHarmNoOther) {
+  start();
+  gate_->wild = true;
+  const http::Response alone = post(picture(kBlue), "image/png");
+  EXPECT_EQ(code_of(alone), "500 bad_scores");
+  EXPECT_THAT(message_of(alone), HasSubstr("class 2"));
+  EXPECT_EQ(code_of(post(json_of({"bm8=", kBlue}), "application/json")), "500 bad_scores");
+  const Json predictions = Json::parse(post(json_of({kRed, kBlue, kGreen}), "application/json").body)["predictions"];
+  EXPECT_EQ(predictions[0]["label_names"][0], "red");
+  EXPECT_TRUE(predictions[1].contains("error"));
+  EXPECT_EQ(predictions[2]["label_names"][0], "green");
+  EXPECT_THAT(get("/metrics").body,
+              AllOf(HasSubstr("trireme_failed_pictures_total 3\n"), HasSubstr("trireme_refused_pictures_total 1\n")));
+}
+
+TEST_F(ServiceTest, TopkIsGivenOnceAndMoreThanThereAreMeansAll) {
+  start();
+  const auto count = [&](const std::string& query) {
+    return Json::parse(post(picture(kRed), "image/png", query).body)["predictions"][0]["class_ids"].size();
+  };
+  EXPECT_EQ(count("topk=999999"), 3U);
+  EXPECT_EQ(count("a=b&topk=1"), 1U);
+  for (const char* query : {"topk=", "topk", "topk=abc", "topk=0", "topk=-1", "topk=99999999999"})
+    EXPECT_THAT(message_of(post(picture(kRed), "image/png", query)), HasSubstr("from 1 to 2147483647")) << query;
+  EXPECT_THAT(message_of(post(picture(kRed), "image/png", "topk=1&topk=2")), HasSubstr("given 2 times"));
+  const std::string body = Json{{"images", {kRed}}, {"topk", 1}}.dump();
+  EXPECT_EQ(code_of(post(body, "application/json", "topk=1")), "400 bad_topk");
 }
 
 TEST_F(ServiceTest, ADamagedPictureIsTheClientsFault) {

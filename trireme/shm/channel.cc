@@ -9,7 +9,7 @@
 namespace trireme::shm {
 namespace {
 
-constexpr Millis kSlice{50};
+constexpr Millis kAskAgain{50};
 
 // What ends a meeting from outside. It names the ranks as the caller knows them.
 class Interruption : public PeerError {
@@ -79,7 +79,7 @@ class Channel {
       if (const auto value = options_.store.try_get(key)) return *value;  // throws where a lost store is the reason
       stop_if_interrupted(begin);
       if (deadline.passed()) stop(begin, "it lives but has not come");
-      const Deadline slice = earlier(Deadline::in(kSlice), deadline);
+      const Deadline slice = earlier(Deadline::in(kAskAgain), deadline);
       try {
         return options_.store.get(key, slice);
       } catch (const PeerError&) {

@@ -1,11 +1,10 @@
 #include "trireme/store/channel.h"
 
-#include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/text.h"
 #include "trireme/store/handshake.h"
 
@@ -15,24 +14,17 @@ namespace {
 using wire::Message;
 using wire::Type;
 
-constexpr Millis kFirstRest{20};
-constexpr Millis kLongestRest{500};
 constexpr Millis kLongestTry{5000};  // of one attempt, so that a name with a dead first address still gets its turn
-
-void rest(Millis duration, Deadline deadline) {
-  ::poll(nullptr, 0, earlier(Deadline::in(duration), deadline).poll_timeout());
-}
 
 // Repeats `attempt` while it fails by ConnectionLost and time is left; the last failure is the one reported.
 template <typename Attempt>
 auto keep_trying(Deadline deadline, Attempt attempt) {
-  for (Millis wait = kFirstRest;; wait = std::min(2 * wait, kLongestRest)) {
+  for (Backoff backoff(Millis{20}, Millis{500});; backoff.pause(deadline)) {
     try {
       return attempt(earlier(deadline, Deadline::in(kLongestTry)));
     } catch (const ConnectionLost&) {
       if (deadline.passed()) throw;
     }
-    rest(wait, deadline);
   }
 }
 

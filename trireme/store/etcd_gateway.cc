@@ -1,11 +1,11 @@
 #include "trireme/store/etcd_gateway.h"
 
 #include <httplib.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
@@ -14,8 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Millis kFirstRest{20};
-constexpr Millis kLongestRest{500};
 constexpr Millis kShortestCall{200};  // even a call made at its deadline gets a fair chance
 
 bool is_unsent(httplib::Error error) {
@@ -106,12 +104,11 @@ Json EtcdGateway::parsed(const std::string& path, const Answer& answer) const {
 Json EtcdGateway::post(const std::string& path, const Json& body, Repeat repeat, Deadline deadline) {
   const std::string text = body.dump();
   const Deadline limit = earlier(deadline, Deadline::in(patience_));
-  for (Millis rest = kFirstRest;; rest = std::min(2 * rest, kLongestRest)) {
+  for (Backoff backoff(Millis{20}, Millis{500});; backoff.pause(limit)) {
     const Answer answer = post_once(path, text, limit);
     const bool again =
         answer.kind == Answer::Kind::unsent || (answer.kind == Answer::Kind::unsure && repeat == Repeat::harmless);
     if (!again || limit.passed()) return parsed(path, answer);
-    ::poll(nullptr, 0, earlier(limit, Deadline::in(rest)).poll_timeout());
   }
 }
 

@@ -1,10 +1,8 @@
 #include "trireme/store/etcd_store.h"
 
-#include <poll.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -18,9 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 using Repeat = EtcdGateway::Repeat;
-
-constexpr Millis kFirstRest{5};
-constexpr Millis kLongestRest{250};
 
 std::string text_field(const Json& object, const char* name) {
   const auto found = object.find(name);
@@ -152,10 +147,9 @@ void EtcdStore::set(const std::string& key, std::string_view value) {
 
 std::string EtcdStore::get(const std::string& key, Deadline deadline) {
   const auto since = Clock::now();
-  for (Millis rest = kFirstRest;; rest = std::min(2 * rest, kLongestRest)) {
+  for (Backoff backoff(Millis{5}, Millis{250});; backoff.pause(deadline)) {
     if (auto value = read(key, deadline).value) return *std::move(value);
     if (deadline.passed()) throw rules::not_set(key, since);
-    ::poll(nullptr, 0, earlier(deadline, Deadline::in(rest)).poll_timeout());
   }
 }
 

@@ -47,6 +47,11 @@ ModeNumber mode_number(const Entry& entry) {
     if (!parse_int(value, 1, kMost))
       throw UsageError("{}: '{}' is no whole number from 1 on; it is like 8, or lite_train_lite_infer=2|…",
                        entry.origin, value);
+    if (equals == std::string::npos && part != entry.value)
+      throw UsageError(
+          "{}: '{}' is for every mode and cannot have others beside it; write one number, or "
+          "lite_train_lite_infer=2|whole_train_whole_infer=120",
+          entry.origin, part);
     if (equals == std::string::npos)
       number.any = value;
     else if (!number.by_mode.emplace(parse_mode(part.substr(0, equals), entry.origin), value).second)
@@ -106,6 +111,7 @@ std::vector<Trainer> trainers_of(const ConfigText& config) {
   for (const std::string& name : alternatives(list)) {
     if (std::any_of(trainers.begin(), trainers.end(), [&](const Trainer& t) { return same_trainer(t.name, name); }))
       throw UsageError("{}: {} is there twice", list.origin, name);
+    check_name_part(list, name);
     trainers.push_back({name, train_command(config, train_line(config, list, name)), export_command(config, name)});
   }
   return trainers;
@@ -116,7 +122,12 @@ std::vector<Trainer> trainers_of(const ConfigText& config) {
 std::vector<Placement> placements_of(const ConfigText& config) {
   std::vector<Placement> placements;
   const Entry& list = config.at("gpu_list");
-  for (const std::string& part : alternatives(list)) placements.push_back(parse_placement(part, list.origin));
+  for (const std::string& part : alternatives(list)) {
+    const Placement placement = parse_placement(part, list.origin);
+    if (std::find(placements.begin(), placements.end(), placement) != placements.end())
+      throw UsageError("{}: '{}' is there twice", list.origin, part);
+    placements.push_back(placement);
+  }
   return placements;
 }
 
@@ -135,10 +146,11 @@ std::string device_key_of(const ConfigText& config) {
 Flag autocast_of(const ConfigText& config) {
   const Entry* entry = config.find("autocast");
   if (entry == nullptr) return {kNull, {kNull}};
-  for (const std::string& value : alternatives(*entry))
+  const std::vector<std::string> values = distinct_alternatives(*entry);
+  for (const std::string& value : values)
     if (value != kNull && value != "amp" && value != "fp16" && value != "O1" && value != "O2")
       throw UsageError("{}: '{}' is none of null, amp (level O1), fp16 (level O2)", entry->origin, value);
-  return {entry->key, alternatives(*entry)};
+  return {entry->key, values};
 }
 
 std::string data_folder_of(const ConfigText& config) {
@@ -158,19 +170,31 @@ std::vector<GivenModel> given_models_of(const ConfigText& config) {
   Words command = command_of(exports);
   if (exports.value == "True") command = command_of(config.at("norm_export"));
   if (exports.value == "False") command.clear();
-  for (const std::string& path : alternatives(list)) models.push_back({path, command});
+  for (const std::string& path : distinct_alternatives(list)) models.push_back({path, command});
   return models;
+}
+
+/// The original's keys, some of which mean nothing here.
+void check_benchmark_key(const Entry& entry) {
+  static const std::vector<std::string> known = {"batch_size",  "fp_items",           "epoch", "model_type",
+                                                 "num_workers", "--profiler_options", "flags", kNull};
+  if (std::find(known.begin(), known.end(), entry.key) != known.end()) return;
+  const auto near = closest(entry.key, known);
+  throw UsageError(
+      "{}: the section train_benchmark_params has no such key{}; it has batch_size, fp_items, epoch, flags",
+      entry.origin, near ? fmt::format(" (did you mean {}?)", *near) : "");
 }
 
 std::optional<BenchmarkCase> benchmark_of(const ConfigText& config) {
   if (config.benchmark.empty()) return std::nullopt;
+  for (const Entry& entry : config.benchmark) check_benchmark_key(entry);
   const auto find = [&](std::string_view key) -> const Entry& {
     for (const Entry& entry : config.benchmark)
       if (entry.key == key && !is_null(entry.value)) return entry;
     throw UsageError("{}:{}: the section train_benchmark_params has no {}", config.file, config.benchmark[0].line, key);
   };
-  BenchmarkCase benchmark{.batch_sizes = alternatives(find("batch_size")),
-                          .fp_items = alternatives(find("fp_items")),
+  BenchmarkCase benchmark{.batch_sizes = distinct_alternatives(find("batch_size")),
+                          .fp_items = distinct_alternatives(find("fp_items")),
                           .epochs = find("epoch").value};
   for (const Entry& entry : config.benchmark)
     if (entry.key == "flags" && !is_null(entry.value))

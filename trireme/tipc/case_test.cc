@@ -46,6 +46,10 @@ TEST(Case, BadNumbersAreNamed) {
   EXPECT_THAT(refusal(with_line(short_lines(), 6, "--epochs:lite_train_lite_infr=2")),
               AllOf(HasSubstr("x.txt:6: --epochs"), HasSubstr("did you mean lite_train_lite_infer?")));
   EXPECT_THAT(refusal(with_line(short_lines(), 8, "--batch-size:whole_infer=1|whole_infer=2")), HasSubstr("twice"));
+  for (const char* value : {"2|3", "lite_train_lite_infer=2|3", "3|lite_train_lite_infer=2"})
+    EXPECT_THAT(refusal(with_line(short_lines(), 6, std::string("--epochs:") + value)),
+                AllOf(HasSubstr("x.txt:6: --epochs: '"), HasSubstr("for every mode")))
+        << value;
 }
 
 TEST(Case, NothingOutsideTheOutputFolderIsNamedToBeRemoved) {
@@ -99,8 +103,44 @@ TEST(Case, ValuesThatCannotBe) {
   EXPECT_THAT(refusal(with_line(long_lines(), 54, "fp_items:fp8")),
               AllOf(HasSubstr("x.txt:54: fp_items"), HasSubstr("'fp8'")));
   EXPECT_THAT(refusal(with_line(long_lines(), 53, "batch_size:0")), HasSubstr("x.txt:53: batch_size"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 55, "epochs:1")), HasSubstr("has no epoch"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 55, "epochs:1")), HasSubstr("did you mean epoch?"));
+  EXPECT_THAT(refusal(with_line(long_lines(), 55, "model_type:norm_train")), HasSubstr("has no epoch"));
   EXPECT_THAT(refusal(with_line(long_lines(), 57, "flags:A")), HasSubstr("NAME=VALUE"));
+}
+
+TEST(Case, InferenceRefusesWhatItsProgramWould) {
+  for (const char* value : {"/../..", "0", "x", "5000", "1|1", "1|/../.."})
+    EXPECT_THAT(refusal(with_line(long_lines(), 44, std::string("-o Global.batch_size:") + value)),
+                HasSubstr("x.txt:44: -o Global.batch_size: '"))
+        << value;
+  EXPECT_THAT(refusal(with_line(long_lines(), 43, "-o Global.cpu_num_threads:many")), HasSubstr("x.txt:43:"));
+  const auto own = with_line(long_lines(), 40, "inference:trireme infer");
+  EXPECT_THAT(refusal(with_line(own, 46, "-o Global.precision:fp32|int8")),
+              AllOf(HasSubstr("x.txt:46: "), HasSubstr("'int8' is none of fp32, bf16, fp16")));
+  EXPECT_THAT(refusal(with_line(own, 46, "-o Global.use_fp16:True|fp16")), HasSubstr("'fp16' means fp16"));
+  EXPECT_EQ(refusal(with_line(long_lines(), 46, "-o Global.precision:fp32|int8")), "it was taken");
+}
+
+TEST(Case, WhatBecomesAFileNameLeadsNowhereElse) {
+  for (const auto& [line, text] : std::vector<std::pair<size_t, std::string>>{
+           {42, "-o Global.enable_mkldnn:../../x"}, {45, "-o Global.use_tensorrt:a/b"}, {46, "-o Global.precision:.."}})
+    EXPECT_THAT(refusal(with_line(long_lines(), line, text)), HasSubstr(fmt::format("x.txt:{}: ", line)));
+  EXPECT_THAT(refusal(with_line(with_line(short_lines(), 13, "trainer:../a_train"), 14, "../a_train:./train")),
+              AllOf(HasSubstr("x.txt:13: trainer"), HasSubstr("file's name")));
+}
+
+TEST(Case, NothingIsThereTwice) {
+  const std::vector<std::pair<size_t, std::string>> bad = {
+      {4, "gpu_list:0|0"},        {4, "gpu_list:-1|cpu:1"},           {6, "-o Global.auto_cast:amp|amp"},
+      {37, "infer_model:a|b|a"},  {41, "-o Global.use_gpu:True|gpu"}, {43, "-o Global.cpu_num_threads:1|6|1"},
+      {44, "-o Global.bs:4|1|4"}, {46, "-o precision:fp32|fp32"},     {53, "batch_size:8|8"},
+      {54, "fp_items:fp32|fp32"}};
+  for (const auto& [line, text] : bad)
+    EXPECT_THAT(refusal(with_line(long_lines(), line, text)),
+                AllOf(HasSubstr(fmt::format("x.txt:{}: {}", line, text.substr(0, text.find(':')))),
+                      testing::AnyOf(HasSubstr("twice"), HasSubstr("there already"))))
+        << text;
+  EXPECT_EQ(refusal(with_line(short_lines(), 5, "use-gpu:True|True")), "it was taken") << "as the documents have it";
 }
 
 TEST(Case, TooManyCombinations) {

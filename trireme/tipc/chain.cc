@@ -8,6 +8,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
 #include "trireme/tipc/benchmark.h"
+#include "trireme/tipc/outdated.h"
 #include "trireme/tipc/report.h"
 
 namespace trireme::tipc {
@@ -43,12 +44,13 @@ int Chain::run() {
   fs::create_directories(folder_, failed);
   if (failed) throw SystemError(failed.value(), "cannot make the folder {}", folder_.string());
   write_report(file("results_cpp", ".log"), "");
+  remove_old_results();
   Runner runner({.timeout = options_.timeout,
                  .grace = options_.grace,
                  .output = options_.output,
                  .begun = [this](const Step& step) { begun(step); },
                  .ended = [this](const Step& step, const Result& result) { ended(step, result); }});
-  const std::vector<Result> results = runner.run(steps_);
+  std::vector<Result> results = runner.run(steps_);
   if (mode_ == Mode::benchmark_train) report_throughput(results);
   write(file("junit", ".xml"), junit_xml(fmt::format("{}.{}", test_.model_name, to_string(mode_)), steps_, results));
   say(Tone::plain, "\n" + summary(steps_, results));
@@ -59,6 +61,14 @@ int Chain::run() {
 fs::path Chain::file(const std::string& stem, const std::string& ending) const {
   const int node = node_of(options_.plan);
   return folder_ / (node == 0 ? stem + ending : fmt::format("{}.node{}{}", stem, node, ending));
+}
+
+/// So that what is there at the end is of this chain, however far it came.
+void Chain::remove_old_results() const {
+  remove_old_logs(folder_, steps_);
+  remove_inside(folder_, file("junit", ".xml"));
+  for (const Step& step : steps_)
+    if (step.measured) remove_inside(folder_, file(step.group, ".json"));
 }
 
 void Chain::begun(const Step& step) {
@@ -89,13 +99,16 @@ void Chain::write(const fs::path& file, std::string_view text) {
   }
 }
 
-void Chain::report_throughput(const std::vector<Result>& results) {
+/// A training that says nothing of its speed has failed as a measurement.
+void Chain::report_throughput(std::vector<Result>& results) {
   std::vector<Measurement> measurements;
   for (size_t i = 0; i < steps_.size(); ++i) {
     if (results[i].kind != Result::Kind::passed || !steps_[i].measured) continue;
     const auto throughput = parse_throughput(read_file(steps_[i].log).value_or(""));
     if (!throughput) {
-      say(Tone::notice, fmt::format("{}: no line with `ips:` in {}", steps_[i].group, steps_[i].log.string()));
+      results[i].kind = Result::Kind::failed;
+      results[i].reason = "no line with `ips:` in its log";
+      say(Tone::bad, fmt::format("{}: no line with `ips:` in {}", steps_[i].group, steps_[i].log.string()));
       continue;
     }
     measurements.push_back({*steps_[i].measured, *throughput, results[i].seconds});

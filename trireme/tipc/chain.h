@@ -40,10 +40,11 @@ class Chain {
 
  private:
   std::filesystem::path file(const std::string& stem, const std::string& ending) const;
+  void remove_old_results() const;
   void begun(const Step& step);
   void ended(const Step& step, const Result& result);
   void write(const std::filesystem::path& file, std::string_view text);
-  void report_throughput(const std::vector<Result>& results);
+  void report_throughput(std::vector<Result>& results);
   void say(Tone tone, std::string_view line) const;
 
   const Case test_;

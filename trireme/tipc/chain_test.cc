@@ -48,6 +48,17 @@ TEST_F(ChainTest, AFailureIsToldAndNamed) {
   EXPECT_THAT(file("junit.xml"), HasSubstr("<failure message=\"exit 3\">"));
 }
 
+TEST_F(ChainTest, WhatAnEarlierChainLeftIsGone) {
+  ASSERT_EQ(run("mkdir -p ${2#*=}", "echo old"), 0) << said_;
+  EXPECT_THAT(file("infer/cpp_infer_cpu_batchsize_4.log"), HasSubstr("old"));
+  write_file_atomically(folder_.path() / "out/tiny/whole_infer/infer/cpp_infer_cpu_batchsize_8.log", "other numbers");
+  write_file_atomically(folder_.path() / "out/tiny/whole_infer/infer/mine.log", "kept");
+  EXPECT_EQ(run("exit 1", "echo new"), 1);
+  for (const char* name : {"1", "4", "8"})
+    EXPECT_EQ(file(std::string("infer/cpp_infer_cpu_batchsize_") + name + ".log"), "no file") << name;
+  EXPECT_EQ(file("infer/mine.log"), "kept");
+}
+
 // A folder in the report's place refuses it as a full disk does.
 TEST_F(ChainTest, AReportThatCannotBeWrittenDoesNotEndTheChain) {
   const std::string report = (folder_.path() / "out/tiny/whole_infer/results_cpp.log").string();

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "trireme/core/text.h"
 #include "trireme/tipc/own_programs.h"
 
@@ -53,6 +55,12 @@ Words amp_words(const Words& command, const Flag& autocast, const std::string& v
   return words;
 }
 
+/// Trireme's programs keep a log of their own in the output folder, which is ./output where they are not told.
+Words own_log_words(const Case& test, const Words& command, const std::filesystem::path& folder) {
+  if (own_program(command).empty()) return {};
+  return told(command, "output_dir", test.output_dir, folder.string());
+}
+
 /// In the original chain's order.
 Words training(const Case& test, const Words& command, const Placement& placement, const std::filesystem::path& folder,
                const std::string& epochs, const std::string& batch_size, const Words& amp) {
@@ -66,6 +74,13 @@ Words training(const Case& test, const Words& command, const Placement& placemen
   append(words, told(command, "train_batch_size", test.batch_size, batch_size));
   append(words, test.extra_train.words(test.extra_train.values[0]));
   return words;
+}
+
+/// Two digits, as they are printed for people, are too few for `trireme tipc compare`.
+Words score_words(const Words& inference) {
+  const auto told = [](const std::string& word) { return word.starts_with("--score"); };
+  if (own_program(inference) != "infer" || std::any_of(inference.begin(), inference.end(), told)) return {};
+  return {"--score-digits=6"};
 }
 
 }  // namespace
@@ -92,19 +107,22 @@ Words benchmark_command(const Case& test, const Placement& placement, const std:
   return training(test, command, placement, folder, test.benchmark->epochs, batch_size, amp);
 }
 
-Words eval_command(const Case& test, const Placement& placement, const std::string& weights) {
+Words eval_command(const Case& test, const Placement& placement, const std::string& weights,
+                   const std::filesystem::path& folder) {
   Words words = program(test, test.eval);
   append(words, told(test.eval, "pretrained", test.pretrained, weights));
   append(words, device_words(test, test.eval, placement));
+  append(words, own_log_words(test, test.eval, folder));
   append(words, test.extra_eval.words(test.extra_eval.values[0]));
   return words;
 }
 
 Words export_words(const Case& test, const Words& command, const std::string& weights,
-                   const std::filesystem::path& inference) {
+                   const std::filesystem::path& folder, const std::filesystem::path& inference) {
   Words words = program(test, command);
   append(words, told(command, "export_weights", test.export_weights, weights));
   append(words, told(command, "save_inference_dir", test.save_inference_dir, inference.string()));
+  append(words, own_log_words(test, command, folder));
   return words;
 }
 
@@ -113,6 +131,7 @@ Words infer_words(const Case& test, const InferVariant& variant, const std::file
   Words words = program(test, test.inference);
   append(words, variant.words);
   append(words, told(test.inference, "model_dir", test.model_dir, model.string()));
+  append(words, score_words(test.inference));
   append(words, more);
   return words;
 }

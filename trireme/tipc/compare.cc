@@ -4,74 +4,15 @@
 
 #include <cmath>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <optional>
 
 #include "trireme/core/text.h"
 
 namespace trireme::tipc {
 namespace {
 
-using Json = nlohmann::json;
 using Numbers = std::vector<Number>;
 
-void flatten(const Json& json, bool exact, Numbers& numbers) {
-  if (json.is_number()) numbers.push_back({json.get<double>(), exact});
-  if (json.is_array())
-    for (const Json& item : json) flatten(item, exact, numbers);
-}
-
-/// "ids", "class_id", "class id(s)", but not "confidence" and "width".
-bool names_ids(std::string_view name) {
-  for (const std::string_view word : {"id", "ids", "id(s)"}) {
-    if (!name.ends_with(word)) continue;
-    const std::string_view before = name.substr(0, name.size() - word.size());
-    if (before.empty() || before.ends_with('_') || before.ends_with(' ')) return true;
-  }
-  return false;
-}
-
-/// Ids before scores before the rest, so that an object and PaddleClas' line agree on the order.
-Numbers numbers_of(const Json& json) {
-  Numbers numbers;
-  if (!json.is_object()) {
-    flatten(json, false, numbers);
-    return numbers;
-  }
-  const auto group = [](const std::string& name) {
-    return names_ids(name) ? 0 : name.find("score") != std::string::npos ? 1 : 2;
-  };
-  for (int wanted = 0; wanted < 3; ++wanted)
-    for (const auto& [name, value] : json.items())
-      if (group(name) == wanted) flatten(value, wanted == 0, numbers);
-  return numbers;
-}
-
-/// The list behind a name, like [1, 2] behind "class id(s): ".
-Json list_behind(std::string_view text, std::string_view name) {
-  const size_t at = text.find(name);
-  if (at == std::string_view::npos) return {};
-  const size_t begin = text.find('[', at), end = text.find(']', at);
-  if (begin == std::string_view::npos || end == std::string_view::npos || end < begin) return {};
-  return Json::parse(text.substr(begin, end - begin + 1), nullptr, /*allow_exceptions=*/false);
-}
-
-std::optional<Numbers> answer_of(std::string_view text) {
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded())
-    json = {{"ids", list_behind(text, "class id(s)")}, {"scores", list_behind(text, "score(s)")}};
-  Numbers numbers = numbers_of(json);
-  return numbers.empty() ? std::nullopt : std::optional(std::move(numbers));
-}
-
-/// Without a log's "[time] trireme INFO: " before it, the folder and the colon behind it.
-std::string image_name(std::string_view text) {
-  text = trim(text);
-  if (text.ends_with(':')) text.remove_suffix(1);
-  if (text.starts_with('[') && text.rfind(": ") != std::string_view::npos) text.remove_prefix(text.rfind(": ") + 2);
-  return std::filesystem::path(text).filename().string();
-}
-
+/// Empty: none.
 std::string difference(const Numbers& expected, const Numbers& found, const Tolerance& tolerance) {
   if (expected.size() != found.size())
     return fmt::format("{} numbers expected, {} found", expected.size(), found.size());
@@ -86,27 +27,42 @@ std::string difference(const Numbers& expected, const Numbers& found, const Tole
   return "";
 }
 
-}  // namespace
-
-Answers parse_answers(std::string_view text) {
-  Answers answers;
-  for (const std::string& line : split(text, '\n')) {
-    const size_t tab = line.find('\t');
-    if (tab == std::string::npos) continue;
-    const std::string_view value = trim(std::string_view(line).substr(tab + 1));
-    if (auto answer = answer_of(value)) answers.emplace(image_name(line.substr(0, tab)), std::move(*answer));
-  }
-  return answers;
+std::string place(const AnswerFile& file, const Answer& answer, const std::string& picture) {
+  return fmt::format("{}:{}: {}", file.file, answer.line, printable(picture));
 }
 
-std::vector<std::string> differences(const Answers& expected, const Answers& found, const Tolerance& tolerance) {
-  std::vector<std::string> wrong;
-  for (const auto& [image, numbers] : expected) {
-    const auto answer = found.find(image);
-    const std::string text = answer == found.end() ? "no answer" : difference(numbers, answer->second, tolerance);
-    if (!text.empty()) wrong.push_back(fmt::format("{}: {}", printable(image), text));
+/// Pictures that the other has not.
+void add_lonely(const AnswerFile& file, const AnswerFile& other, std::vector<std::string>& wrong) {
+  for (const auto& [picture, answer] : file.answers)
+    if (!other.answers.contains(picture))
+      wrong.push_back(fmt::format("{}: no answer for it in {}", place(file, answer, picture), other.file));
+}
+
+}  // namespace
+
+Comparison compare(const AnswerFile& expected, const AnswerFile& found, const Tolerance& tolerance) {
+  Comparison result{.wrong = expected.problems};
+  result.wrong.insert(result.wrong.end(), found.problems.begin(), found.problems.end());
+  for (const auto& [picture, answer] : found.answers) {
+    const auto other = expected.answers.find(picture);
+    if (other == expected.answers.end()) continue;
+    ++result.pictures;
+    result.numbers += answer.numbers.size();
+    const std::string text = difference(other->second.numbers, answer.numbers, tolerance);
+    if (!text.empty()) result.wrong.push_back(fmt::format("{}: {}", place(found, answer, picture), text));
   }
-  return wrong;
+  add_lonely(expected, found, result.wrong);
+  add_lonely(found, expected, result.wrong);
+  return result;
+}
+
+std::string rounding_note(const AnswerFile& file, const Tolerance& tolerance) {
+  const double rounding = 0.5 * std::pow(10, -file.decimals);
+  if (file.decimals == 0 || rounding <= tolerance.atol) return "";
+  return fmt::format(
+      "{}: its numbers have {} digits behind the point, so rounding alone makes them off by up to {:g}, and --atol is "
+      "{:g}; print more (trireme infer --score-digits 6) or compare with --atol {:g}",
+      file.file, file.decimals, rounding, tolerance.atol, 2 * rounding);
 }
 
 std::string precision_in_name(const std::string& file) {

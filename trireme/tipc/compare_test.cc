@@ -7,47 +7,103 @@
 namespace trireme::tipc {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr const char* kLog =
-    "Env Info: …\n"
+    "$ trireme infer --image 'a\tb'\n"
     "images/a.jpg:\tclass id(s): [8, 7, 86], score(s): [0.91, 0.05, 0.01], label_name(s): ['hen', 'cock [x]', 'p']\n"
     "[2026/11/15 13:06:26] trireme INFO: images/b.jpg:\tclass id(s): [1], score(s): [1.0], label_name(s): []\n";
 
-TEST(Compare, ReadsBothForms) {
-  const Answers answers = parse_answers(kLog);
-  ASSERT_EQ(answers.size(), 2u);
-  ASSERT_EQ(answers.at("a.jpg").size(), 6u);
-  EXPECT_TRUE(answers.at("a.jpg")[2].exact);
-  EXPECT_DOUBLE_EQ(answers.at("a.jpg")[3].value, 0.91);
-  EXPECT_EQ(parse_answers("x\t[[1, 2], [3.5]]\n").at("x").size(), 3u);
-  EXPECT_THAT(parse_answers("no tab\nx\tno numbers\ny\t{}\n\t\n"), IsEmpty());
+AnswerFile log(const std::string& text = kLog) {
+  return parse_answers(text, "log");
+}
+
+Comparison against(const std::string& expected, const AnswerFile& found, const Tolerance& tolerance = {}) {
+  return compare(parse_answers(expected, "gt"), found, tolerance);
+}
+
+TEST(Answers, BothForms) {
+  const AnswerFile file = log();
+  EXPECT_THAT(file.problems, IsEmpty());
+  ASSERT_EQ(file.answers.size(), 2u);
+  const Answer& first = file.answers.at("a.jpg");
+  ASSERT_EQ(first.numbers.size(), 6u);
+  EXPECT_EQ(first.line, 2u);
+  EXPECT_TRUE(first.numbers[2].exact);
+  EXPECT_DOUBLE_EQ(first.numbers[3].value, 0.91);
+  EXPECT_EQ(log("x\t[[1, 2], [3.5]]\n").answers.at("x").numbers.size(), 3u);
+  EXPECT_EQ(log("x\t{\"ids\": [1], \"label_names\": [\"hen\"]}").answers.at("x").numbers.size(), 1u);
+  EXPECT_THAT(log("no tab\n\tat the front\n").answers, IsEmpty());
+}
+
+TEST(Answers, ALineThatSaysSomethingElseIsAProblem) {
+  for (const char* text :
+       {"no numbers", "{}", "[]", "[0.5, NaN]", "[0.5, \"1\"]", "[1e400]", "{\"scores\": [null]}", "[0.5] extra",
+        "class id(s): [1], score(s): [nan], label_name(s): []", "class id(s): [1, 2], score(s): [0.5]",
+        "class id(s): [1], score(s): [0.5] extra, label_name(s): []", "class id(s): [1], label_name(s): []",
+        "class id(s): [1], score(s): [0.5], label_name(s): [] extra", "class id(s): [1], score(s): [0.5", ""}) {
+    const AnswerFile file = log(fmt::format("\na.jpg\t{}\n", text));
+    EXPECT_THAT(file.problems, ElementsAre(HasSubstr("log:2: a.jpg: "))) << text;
+    EXPECT_THAT(file.answers, IsEmpty()) << text;
+  }
+}
+
+TEST(Answers, ABottomlessListIsAProblem) {
+  EXPECT_THAT(log("a\t" + std::string(1'000'000, '[') + std::string(1'000'000, ']')).problems, testing::SizeIs(1));
+}
+
+TEST(Answers, TheSecondForAPictureIsAProblem) {
+  EXPECT_THAT(log("a\t[1]\nb\t[1]\nx/a:\t[1]\n").problems,
+              ElementsAre("log:3: a: line 1 has an answer for it already"));
+}
+
+TEST(Answers, OnlyIdsAreExact) {
+  for (const char* name : {"id", "ids", "class_id", "class_ids", "class id(s)"})
+    EXPECT_TRUE(log(fmt::format("a\t{{\"{}\": [3]}}", name)).answers.at("a").numbers[0].exact) << name;
+  for (const char* name : {"confidence", "width", "idle", "grid", "_ids_per_second"})
+    EXPECT_FALSE(log(fmt::format("a\t{{\"{}\": [3]}}", name)).answers.at("a").numbers[0].exact) << name;
 }
 
 TEST(Compare, WithinTheTolerances) {
-  const Answers expected = parse_answers("a.jpg\t{\"scores\": [0.9101, 0.05, 0.01], \"class_ids\": [8, 7, 86]}\n");
-  EXPECT_THAT(differences(expected, parse_answers(kLog), {}), IsEmpty());
-  EXPECT_THAT(differences(expected, parse_answers(kLog), {.atol = 1e-6, .rtol = 1e-6}),
-              ElementsAre(HasSubstr("a.jpg: number 4 is 0.91, expected 0.9101")));
-}
-
-TEST(Compare, OnlyIdsAreExact) {
-  for (const char* name : {"id", "ids", "class_id", "class_ids", "class id(s)"})
-    EXPECT_TRUE(parse_answers(fmt::format("a\t{{\"{}\": [3]}}", name)).at("a")[0].exact) << name;
-  for (const char* name : {"confidence", "width", "idle", "grid", "_ids_per_second"})
-    EXPECT_FALSE(parse_answers(fmt::format("a\t{{\"{}\": [3]}}", name)).at("a")[0].exact) << name;
+  const char* expected =
+      "a.jpg\t{\"scores\": [0.9101, 0.05, 0.01], \"class_ids\": [8, 7, 86]}\n"
+      "b.jpg\t{\"scores\": [1], \"class_ids\": [1]}\n";
+  const Comparison same = against(expected, log());
+  EXPECT_TRUE(same.same()) << testing::PrintToString(same.wrong);
+  EXPECT_EQ(same.pictures, 2u);
+  EXPECT_EQ(same.numbers, 8u);
+  const Comparison fine = against(expected, log(), {.atol = 1e-6, .rtol = 1e-6});
+  EXPECT_FALSE(fine.same());
+  EXPECT_THAT(fine.wrong, ElementsAre(HasSubstr("log:2: a.jpg: number 4 is 0.91, expected 0.9101")));
 }
 
 TEST(Compare, WhatIsWrong) {
-  const Answers log = parse_answers(kLog);
-  EXPECT_THAT(differences(parse_answers("c.jpg\t[1]"), log, {}), ElementsAre("c.jpg: no answer"));
-  EXPECT_THAT(differences(parse_answers("b.jpg\t[1, 1, 1]"), log, {}),
-              ElementsAre(HasSubstr("3 numbers expected, 2 found")));
-  EXPECT_THAT(differences(parse_answers("b.jpg\t{\"class_ids\": [2], \"scores\": [1]}"), log, {.atol = 5, .rtol = 5}),
+  const AnswerFile found = log("b.jpg\tclass id(s): [1], score(s): [1.0], label_name(s): []\n");
+  EXPECT_THAT(against("b.jpg\t[1, 1, 1]", found).wrong, ElementsAre(HasSubstr("3 numbers expected, 2 found")));
+  EXPECT_THAT(against("b.jpg\t{\"class_ids\": [2], \"scores\": [1]}", found, {.atol = 5, .rtol = 5}).wrong,
               ElementsAre(HasSubstr("class id")));
-  EXPECT_THAT(differences(parse_answers("b.jpg\t[1, 1]"), parse_answers("b.jpg\t[1, 1e400]"), {}), testing::SizeIs(1));
+  EXPECT_THAT(against("b.jpg\t[1, 1]\nc.jpg\t[1]\n", found).wrong, ElementsAre("gt:2: c.jpg: no answer for it in log"));
+  EXPECT_THAT(against("b.jpg\t[1, 1]\n", log("b.jpg\t[1, 1]\nd.jpg\t[1]\n")).wrong,
+              ElementsAre("log:2: d.jpg: no answer for it in gt"));
+  EXPECT_THAT(against("b.jpg\t[1, 1]\nb.jpg\t[1, 1]\n", log("b.jpg\t[1, 1]\nb.jpg\t[1, NaN]\n")).wrong,
+              ElementsAre(HasSubstr("gt:2: b.jpg: "), HasSubstr("log:2: b.jpg: ")));
+}
+
+TEST(Compare, NothingComparedIsNotTheSame) {
+  EXPECT_FALSE(against("", log("")).same());
+  EXPECT_FALSE(against("x\t[1]", log("y\t[1]")).same());
+}
+
+TEST(Compare, RoundingIsTold) {
+  EXPECT_THAT(rounding_note(log(), {}), AllOf(HasSubstr("log: its numbers have 2 digits"), HasSubstr("up to 0.005"),
+                                              HasSubstr("--atol is 0.001"), HasSubstr("--score-digits 6")));
+  EXPECT_EQ(rounding_note(log(), {.atol = 0.005}), "");
+  EXPECT_EQ(rounding_note(log("a\t[0.123456]\nb\t[1.0]\n"), {}), "");
+  EXPECT_EQ(rounding_note(log("a\t[1.5e-7]\n"), {.atol = 1e-9}), "");
+  EXPECT_EQ(rounding_note(log("a\t[1, 2]\n"), {}), "") << "whole numbers need no digits";
 }
 
 TEST(Compare, PrecisionOfAFile) {

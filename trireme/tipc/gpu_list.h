@@ -7,6 +7,7 @@
 //   parse_placement("10.0.0.1,10.0.0.2;0").launch_options()  ->  {"--ips", "10.0.0.1,10.0.0.2", "--gpus", "0"}
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,10 @@ struct Placement {
   std::vector<int> gpus;           ///< empty: the CPU
   int processes = 1;               ///< on each machine
 
+  bool operator==(const Placement&) const = default;
+
   bool on_cpu() const { return gpus.empty(); }
+  std::optional<int> first_gpu() const { return on_cpu() ? std::nullopt : std::optional(gpus.front()); }
   int nodes() const { return hosts.empty() ? 1 : static_cast<int>(hosts.size()); }
   int devices() const { return nodes() * processes; }
   /// Words for `trireme launch`.

@@ -10,6 +10,11 @@ namespace trireme::tipc {
 
 /// The parts of a value between '|'. UsageError when one of them is empty.
 std::vector<std::string> alternatives(const Entry& entry);
+/// As above, and none is there twice.
+std::vector<std::string> distinct_alternatives(const Entry& entry);
+
+/// UsageError when a value of the entry, which becomes part of a file's name, could lead elsewhere or not be read.
+void check_name_part(const Entry& entry, const std::string& value);
 
 /// `inference` is the program that is told.
 std::vector<InferVariant> infer_variants(const ConfigText& config, const Words& inference);

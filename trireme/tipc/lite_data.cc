@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
+#include <initializer_list>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -46,6 +47,36 @@ void remove_surplus(const fs::path& folder, const std::string& name, int from) {
   }
 }
 
+// --- MNIST's files: a header of big-endian numbers, then bytes
+
+std::string big_endian(std::initializer_list<uint32_t> numbers) {
+  std::string bytes;
+  for (const uint32_t number : numbers)
+    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(number >> shift & 0xff);
+  return bytes;
+}
+
+/// The mean of red, green and blue.
+std::string grey(const std::vector<uint8_t>& pixels) {
+  std::string bytes;
+  for (size_t i = 0; i + 2 < pixels.size(); i += 3)
+    bytes += static_cast<char>((pixels[i] + pixels[i + 1] + pixels[i + 2]) / 3);
+  return bytes;
+}
+
+void make_idx(const fs::path& folder, const std::string& name, int first, const LiteData& data) {
+  constexpr uint32_t kImages = 0x803, kLabels = 0x801, kSide = 28;
+  const auto count = static_cast<uint32_t>(data.images);
+  std::string images = big_endian({kImages, count, kSide, kSide}), labels = big_endian({kLabels, count});
+  for (int i = 0; i < data.images; ++i) {
+    const int label = i % data.classes;
+    images += grey(picture(first + i, label, {.width = kSide, .height = kSide}));
+    labels += static_cast<char>(label);
+  }
+  write_file_atomically(folder / (name + "-images-idx3-ubyte"), images, {.durable = false});
+  write_file_atomically(folder / (name + "-labels-idx1-ubyte"), labels, {.durable = false});
+}
+
 /// One half: DIR/000.png … and DIR_list.txt.
 void make_split(const fs::path& folder, const std::string& name, int first, const LiteData& data) {
   make_folder(folder / name);
@@ -81,6 +112,8 @@ void make_lite_data(const fs::path& folder, const LiteData& data) {
   write_file_atomically(folder / kMark, "The pictures in this folder are made by `trireme tipc prepare`.\n");
   make_split(folder, "train", 0, data);
   make_split(folder, "val", data.images, data);
+  make_idx(folder, "train", 0, data);
+  make_idx(folder, "t10k", data.images, data);
 }
 
 }  // namespace trireme::tipc

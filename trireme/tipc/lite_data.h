@@ -2,8 +2,9 @@
 //
 //   make_lite_data("dataset/ILSVRC2012", {.images = 16});
 //
-// gives train/ and val/ with small PNG pictures whose colour tells their class, and train_list.txt and val_list.txt
-// with `path label` lines, as PaddleClas' data sets have them. The same call makes the same bytes.
+// gives train/ and val/ with small PNG pictures whose colour tells their class, train_list.txt and val_list.txt with
+// `path label` lines, as PaddleClas' data sets have them, and the same again, grey and 28 x 28, in the four files of
+// MNIST and its kind. So it stands for either data set. The same call makes the same bytes.
 #pragma once
 
 #include <filesystem>

@@ -33,6 +33,16 @@ TEST(LiteData, PicturesAndLists) {
   EXPECT_NE(read_file(data / "train/000.png"), read_file(data / "val/000.png"));
 }
 
+TEST(LiteData, AsMnistHasIt) {
+  const TempDir folder;
+  make_lite_data(folder.path() / "set", {.images = 6, .classes = 4});
+  const auto file = [&](const char* name) { return *read_file(folder.path() / "set" / name); };
+  EXPECT_EQ(to_hex(file("train-images-idx3-ubyte").substr(0, 16)), "00000803000000060000001c0000001c");
+  EXPECT_EQ(file("t10k-images-idx3-ubyte").size(), 16u + 6 * 28 * 28);
+  EXPECT_EQ(to_hex(file("t10k-labels-idx1-ubyte")), "0000080100000006000102030001");
+  EXPECT_NE(file("train-images-idx3-ubyte"), file("t10k-images-idx3-ubyte"));
+}
+
 TEST(LiteData, MadeAgainItIsTheSame) {
   const TempDir folder;
   make_lite_data(folder.path() / "set", {.images = 9});

@@ -11,7 +11,7 @@ namespace trireme::tipc {
 
 enum class Mode {
   lite_train_lite_infer,    // a few pictures, an epoch or two: does everything work?
-  lite_train_whole_infer,   // as above, then inference on all of the data
+  lite_train_whole_infer,   // as above, then inference on pictures of one's own
   whole_train_whole_infer,  // the real training
   whole_infer,              // no training: given weights or an exported model
   benchmark_train,          // only training, measured

@@ -51,11 +51,18 @@ TEST(OwnPrograms, BehindTheKeysOfTheDocuments) {
   EXPECT_THAT(commands(lines, "./test_tipc/output/tiny/lite_train_lite_infer/norm_train_gpus_cpu2"),
               ElementsAre("trireme launch -n 2 --log_dir F/log trireme train -c a.yaml -o Global.device=cpu -o "
                           "Global.output_dir=F -o Global.epochs=2 -o DataLoader.Train.sampler.batch_size=4",
-                          "trireme eval -c a.yaml -o Global.pretrained_model=F/latest -o Global.device=cpu",
+                          "trireme eval -c a.yaml -o Global.pretrained_model=F/latest -o Global.device=cpu "
+                          "-o Global.output_dir=F",
                           "trireme export -c a.yaml -o Global.pretrained_model=F/latest -o "
-                          "Global.save_inference_dir=F/inference",
-                          "trireme infer --use-gpu=False --batch-size=1 --model-dir=F/inference "
+                          "Global.save_inference_dir=F/inference -o Global.output_dir=F",
+                          "trireme infer --use-gpu=False --batch-size=1 --model-dir=F/inference --score-digits=6 "
                           "--img-path=./images/demo.png --benchmark=True"));
+}
+
+TEST(OwnPrograms, DigitsThatAreAskedForStay) {
+  const auto lines = with_line(short_lines(), 27, "inference:trireme infer --score-digits 3");
+  EXPECT_THAT(commands(lines, "x").back(), testing::HasSubstr("trireme infer --score-digits 3 --use-gpu=False"));
+  EXPECT_THAT(commands(lines, "x").back(), testing::Not(testing::HasSubstr("--score-digits=6")));
 }
 
 // PaddleClas' keys for its inference program.
@@ -69,7 +76,7 @@ TEST(OwnPrograms, InferBehindPaddleClasKeys) {
   ASSERT_EQ(all.size(), 5u);
   EXPECT_EQ(all[3],
             "trireme infer --use-gpu=False --cpu-threads=6 --precision=fp16 --batch-size=1 --model-dir=F/inference "
-            "--image=./dataset/val --benchmark=True");
+            "--score-digits=6 --image=./dataset/val --benchmark=True");
   EXPECT_THAT(all[4], testing::HasSubstr("--precision=fp32"));
 }
 

@@ -13,6 +13,12 @@ namespace {
 using std::filesystem::path;
 
 constexpr const char* kNotFirst = "trainer 0 saves";
+constexpr const char* kInferLog = "cpp_infer_";
+
+/// The folder may be one that all machines see.
+std::string log_ending(int node) {
+  return node == 0 ? ".log" : fmt::format(".node{}.log", node);
+}
 
 /// Adds the steps of one combination after another.
 class Planner {
@@ -81,7 +87,7 @@ class Planner {
   void given_model(const GivenModel& model) {
     std::optional<size_t> exported;
     if (!model.export_command.empty()) exported = add_export(model.export_command, model.path);
-    add_infers(exported, exported ? inference_folder() : path(model.path), test_.infer_words);
+    add_infers(exported, exported ? inference_folder() : path(model.path), test_.infer_words, some_gpu());
   }
 
   void benchmark(const Placement& placement, const std::string& fp_item, const std::string& batch_size) {
@@ -97,7 +103,8 @@ class Planner {
 
   Step& add(StepKind kind, const std::string& name, Words command, const std::string& log) {
     Step step{.kind = kind, .group = group_, .name = name, .command = std::move(command)};
-    step.log = folder() / (node_ == 0 ? log + ".log" : fmt::format("{}.node{}.log", log, node_));
+    step.log = folder() / (log + log_ending(node_));
+    step.node = node_;
     steps_.push_back(std::move(step));
     return steps_.back();
   }
@@ -107,50 +114,55 @@ class Planner {
     step.environment.push_back(variable);
   }
 
-  static void hide_gpus(Step& step) { step.environment.emplace_back("CUDA_VISIBLE_DEVICES", "-1"); }
+  /// What a single process sees, as `trireme launch` does it for trainings.
+  static void show_gpu(Step& step, std::optional<int> gpu) {
+    step.environment.emplace_back("CUDA_VISIBLE_DEVICES", std::to_string(gpu.value_or(-1)));
+  }
 
   size_t add_train(Words command, const Placement& placement) {
     Step& step = add(StepKind::train, "train", std::move(command), "train");
-    if (placement.on_cpu()) hide_gpus(step);
+    if (placement.on_cpu()) show_gpu(step, std::nullopt);
     return steps_.size() - 1;
   }
 
   void add_eval(size_t train, const Placement& placement, const Weights& weights) {
     if (test_.eval.empty()) return;
-    Step& step = add(StepKind::eval, "eval", eval_command(test_, placement, weights.path()), "eval");
+    Step& step = add(StepKind::eval, "eval", eval_command(test_, placement, weights.path(), folder()), "eval");
     use_weights(step, train, weights);
-    if (placement.on_cpu()) hide_gpus(step);
+    show_gpu(step, placement.first_gpu());
   }
 
   void add_export_and_infer(size_t train, const Words& command, const Weights& weights, const Placement& placement) {
     if (command.empty()) return;
     const size_t exported = add_export(command, weights.path());
     use_weights(steps_[exported], train, weights);
-    add_infers(exported, inference_folder(), test_.train_infer_words, placement.on_cpu());
+    add_infers(exported, inference_folder(), test_.train_infer_words, placement.first_gpu());
   }
 
   size_t add_export(const Words& command, const std::string& weights) {
-    Step& step =
-        add(StepKind::export_model, "export", export_words(test_, command, weights, inference_folder()), "export");
+    Step& step = add(StepKind::export_model, "export",
+                     export_words(test_, command, weights, folder(), inference_folder()), "export");
     if (node_ == 0) step.outdated = {inference_folder()};
     return steps_.size() - 1;
   }
 
-  void add_infers(std::optional<size_t> after, const path& model, const Words& more) {
-    const auto on_cpu = [](const Placement& placement) { return placement.on_cpu(); };
-    add_infers(after, model, more, std::all_of(test_.placements.begin(), test_.placements.end(), on_cpu));
+  /// The first that gpu_list names.
+  std::optional<int> some_gpu() const {
+    for (const Placement& placement : test_.placements)
+      if (!placement.on_cpu()) return placement.first_gpu();
+    return std::nullopt;
   }
 
-  void add_infers(std::optional<size_t> after, const path& model, const Words& more, bool cpu_only) {
+  void add_infers(std::optional<size_t> after, const path& model, const Words& more, std::optional<int> gpu) {
     if (test_.inference.empty()) return;
     for (const InferVariant& variant : test_.infer_variants) {
       Step& step = add(StepKind::infer, "infer " + variant.name, infer_words(test_, variant, model, more),
-                       "cpp_infer_" + variant.name);
+                       kInferLog + variant.name);
       step.after = after;
       if (node_ != 0) step.skip = kNotFirst;
       // Where nothing was trained on a GPU, none is asked for; a GPU that is missing otherwise is a failure.
-      if (step.skip.empty() && variant.gpu && cpu_only) step.skip = "gpu_list has the CPU only";
-      if (!variant.gpu) hide_gpus(step);
+      if (step.skip.empty() && variant.gpu && !gpu) step.skip = "gpu_list has the CPU only";
+      if (!variant.gpu || gpu) show_gpu(step, variant.gpu ? gpu : std::nullopt);
     }
   }
 
@@ -186,6 +198,13 @@ std::string shown(const Step& step) {
   std::string text;
   for (const auto& [name, value] : step.environment) text += fmt::format("{}={} ", name, show_words({value}));
   return text + show_words(step.command);
+}
+
+bool is_infer_log(std::string_view file_name, int node) {
+  if (!file_name.starts_with(kInferLog) || !file_name.ends_with(log_ending(node))) return false;
+  const std::string_view stem = file_name.substr(0, file_name.size() - log_ending(node).size());
+  const std::string_view last = stem.substr(std::min(stem.rfind('.'), stem.size()));  // ".node1" of another machine
+  return !last.starts_with(".node");
 }
 
 path output_folder(const Case& test, Mode mode, const PlanOptions& options) {

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ struct Step {
   Words command;
   std::vector<std::pair<std::string, std::string>> environment;
   std::filesystem::path log;
+  int node = 0;                                 ///< this machine's place in the list of its combination
   std::optional<size_t> after;                  ///< the step whose result it needs
   std::string skip;                             ///< why it is not run; empty: it is
   std::optional<Weights> weights;               ///< a training's: it makes them; else the command names them
@@ -55,6 +57,9 @@ struct PlanOptions {
   std::string output = "./test_tipc/output";
   std::vector<int> nodes{};  ///< number of this machine in each placement, by its place in the list; empty: the first
 };
+
+/// Whether a plan may call an inference's log so, on that machine.
+bool is_infer_log(std::string_view file_name, int node);
 
 /// Where logs, results_cpp.log and junit.xml go.
 std::filesystem::path output_folder(const Case& test, Mode mode, const PlanOptions& options = {});

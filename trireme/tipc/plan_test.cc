@@ -65,6 +65,63 @@ TEST(Plan, TheDeviceFollowsGpuList) {
   EXPECT_THAT(shown(plan(with_line(short_lines(), 5, "--use_gpu:True"))[0]), HasSubstr(" --use_gpu=False "));
 }
 
+// What Trireme's own cases become with --set gpu_list=… .
+Lines own_lines(const std::string& gpu_list) {
+  Lines lines = with_line(with_line(long_lines(), 4, "gpu_list:" + gpu_list), 6, "-o Global.auto_cast:null");
+  lines = with_line(with_line(lines, 16, "norm_train:trireme train -c a.yaml"), 24, "eval:trireme eval -c a.yaml");
+  lines = with_line(with_line(lines, 30, "norm_export:trireme export -c a.yaml"), 40, "inference:trireme infer");
+  return with_line(with_line(lines, 43, "--cpu-threads:2"), 46, "--precision:fp32|fp16|bf16");
+}
+
+TEST(Plan, OnAGpu) {
+  const auto steps = plan(own_lines("0"));
+  ASSERT_EQ(steps.size(), 3u + 3 + 3);
+  EXPECT_THAT(shown(steps[0]), testing::StartsWith("trireme launch --gpus 0 --log_dir "));
+  EXPECT_THAT(shown(steps[0]), HasSubstr(" trireme train -c a.yaml -o Global.device=gpu "));
+  EXPECT_THAT(shown(steps[1]), testing::StartsWith("CUDA_VISIBLE_DEVICES=0 trireme eval -c a.yaml "));
+  EXPECT_THAT(shown(steps[1]), HasSubstr(" -o Global.device=gpu"));
+  EXPECT_THAT(shown(steps[2]), testing::StartsWith("trireme export -c a.yaml "));
+  EXPECT_THAT(shown(steps[3]), testing::StartsWith("CUDA_VISIBLE_DEVICES=0 trireme infer --use-gpu=True "
+                                                   "--precision=fp32 --batch-size=1 "));
+  EXPECT_THAT(shown(steps[6]), testing::StartsWith("CUDA_VISIBLE_DEVICES=-1 trireme infer --use-gpu=False "
+                                                   "--cpu-threads=2 --precision=fp32 "));
+  std::vector<std::string> logs;
+  for (size_t i = 3; i < steps.size(); ++i) logs.push_back(steps[i].log.filename().string());
+  EXPECT_THAT(
+      logs, ElementsAre("cpp_infer_gpu_precision_fp32_batchsize_1.log", "cpp_infer_gpu_precision_fp16_batchsize_1.log",
+                        "cpp_infer_gpu_precision_bf16_batchsize_1.log",
+                        "cpp_infer_cpu_threads_2_precision_fp32_batchsize_1.log",
+                        "cpp_infer_cpu_threads_2_precision_fp16_batchsize_1.log",
+                        "cpp_infer_cpu_threads_2_precision_bf16_batchsize_1.log"));
+  for (const Step& step : steps) EXPECT_EQ(step.skip, "") << step.name;
+}
+
+TEST(Plan, OnManyGpusASingleProcessTakesTheFirst) {
+  const auto steps = plan(own_lines("2,3"));
+  EXPECT_THAT(shown(steps[0]), testing::StartsWith("trireme launch --gpus 2,3 "));
+  EXPECT_EQ(steps[0].group, "norm_train_gpus_2,3_autocast_null_nodes_1");
+  for (const size_t single : {1u, 3u})
+    EXPECT_THAT(shown(steps[single]), testing::StartsWith("CUDA_VISIBLE_DEVICES=2 "));
+  const auto given = plan(own_lines("cpu:2|3"), Mode::whole_infer);
+  EXPECT_THAT(shown(given[1]), testing::StartsWith("CUDA_VISIBLE_DEVICES=3 trireme infer --use-gpu=True "));
+}
+
+TEST(Plan, OnTheCpuNoGpuIsAskedFor) {
+  const auto steps = plan(own_lines("cpu:2"));
+  EXPECT_THAT(shown(steps[0]), testing::StartsWith("CUDA_VISIBLE_DEVICES=-1 trireme launch -n 2 "));
+  EXPECT_THAT(shown(steps[1]), HasSubstr("-o Global.device=cpu"));
+  for (size_t i = 3; i < 6; ++i) EXPECT_EQ(steps[i].skip, "gpu_list has the CPU only");
+  EXPECT_THAT(shown(steps[3]), testing::StartsWith("trireme infer --use-gpu=True"));
+}
+
+TEST(Plan, OwnProgramsWriteIntoTheChainsFolderOnly) {
+  for (const Mode mode : {Mode::lite_train_lite_infer, Mode::whole_infer, Mode::benchmark_train})
+    for (const Step& step : plan(own_lines("cpu:1"), mode)) {
+      if (step.kind == StepKind::infer) continue;  // writes nothing
+      EXPECT_THAT(shown(step), HasSubstr("-o Global.output_dir=" + step.log.parent_path().string())) << step.name;
+    }
+}
+
 TEST(Plan, PythonGoesBeforeScriptsOnly) {
   EXPECT_THAT(shown(plan(with_line(short_lines(), 14, "norm_train:./train.py --x"))[0]),
               HasSubstr("/log python3 ./train.py --x "));

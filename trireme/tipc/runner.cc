@@ -12,6 +12,7 @@
 #include "trireme/proc/lines.h"
 #include "trireme/proc/log_file.h"
 #include "trireme/proc/process_set.h"
+#include "trireme/tipc/outdated.h"
 
 namespace trireme::tipc {
 
@@ -95,10 +96,7 @@ void make_room(const Step& step) {
   if (failed) throw SystemError(failed.value(), "cannot make the folder {}", step.log.parent_path().string());
   std::vector<fs::path> outdated = step.outdated;
   if (step.weights && step.kind == StepKind::train) outdated = find_weights(*step.weights);
-  for (const fs::path& path : outdated) {
-    fs::remove_all(path, failed);
-    if (failed) throw SystemError(failed.value(), "cannot remove {}, which an earlier run left", path.string());
-  }
+  for (const fs::path& path : outdated) remove_inside(step.log.parent_path(), path);
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {

@@ -86,7 +86,7 @@ std::string machine_name(unsigned machine) {
 
 // The machine this launcher was built for, from its own file.
 unsigned native_machine() {
-  const auto self = read_file("/proc/self/exe", sizeof(Elf64_Ehdr));
+  const auto self = read_head("/proc/self/exe", sizeof(Elf64_Ehdr));
   if (!self || self->size() < sizeof(Elf64_Ehdr)) return EM_NONE;
   Elf64_Ehdr header;
   std::memcpy(&header, self->data(), sizeof header);
@@ -138,7 +138,7 @@ void check_elf(const std::string& path, std::string_view head) {
 void check_executable(const std::string& path, const InPath& in_path) {
   check_kind(path);
   check_permission(path);
-  const auto head = read_file(path, kHeadSize);
+  const auto head = read_head(path, kHeadSize);
   if (!head) return;  // executable but not readable: the kernel may still run it
   if (head->empty()) refuse("{}: is empty; copy or build it again", path);
   if (head->starts_with("#!"))

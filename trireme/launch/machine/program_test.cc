@@ -47,7 +47,7 @@ class Program : public testing::Test {
   }
 
   // The beginning of this very test program, changed and cut.
-  static std::string own_elf(size_t size) { return *read_file("/proc/self/exe", size); }
+  static std::string own_elf(size_t size) { return *read_head("/proc/self/exe", size); }
 
   TempDir folder_;
   fs::path before_;

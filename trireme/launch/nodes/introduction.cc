@@ -19,10 +19,9 @@ constexpr size_t kLargestDigested = 64u << 20;
 
 std::string digest_of(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error) || std::filesystem::file_size(path, error) > kLargestDigested)
-    return {};
-  const auto content = read_file(path, kLargestDigested);
-  return content ? to_hex(sha256(*content)) : std::string();
+  if (!std::filesystem::is_regular_file(path, error)) return {};
+  const auto content = read_head(path, kLargestDigested + 1);
+  return content && content->size() <= kLargestDigested ? to_hex(sha256(*content)) : std::string();
 }
 
 std::string quoted(const std::vector<std::string>& words) {

@@ -12,7 +12,6 @@ namespace {
 
 constexpr uint16_t kTorchMasterPort = 29500;
 constexpr uint16_t kTorchRendezvousPort = 29400;
-constexpr uint16_t kEtcdPort = 2379;
 
 void check_program(const Draft& draft) {
   if (draft.request.command.empty())

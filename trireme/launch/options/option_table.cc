@@ -26,7 +26,6 @@ auto int_from(int64_t low, int64_t high) {
 
 void set_master(Draft& draft, const Given& given) {
   constexpr std::string_view kEtcd = "etcd://";
-  constexpr uint16_t kEtcdPort = 2379;
   const std::string_view text = given.text;
   draft.request.master.reset();
   draft.request.etcd.reset();

@@ -1,7 +1,6 @@
 #include "trireme/launch/options/option_values.h"
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
 #include "trireme/core/error.h"
@@ -11,27 +10,7 @@
 namespace trireme::launch {
 namespace {
 
-using std::chrono::milliseconds;
-
-constexpr milliseconds kLongestTime = std::chrono::days(30);
 constexpr size_t kLongestJobId = 128;
-
-struct Unit {
-  std::string_view name;
-  double milliseconds;
-};
-constexpr Unit kUnits[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}, {"h", 3'600'000}};
-
-// The text as milliseconds; negative when it is no time.
-double parse_milliseconds(std::string_view text) {
-  if (text.empty() || text[0] < '0' || text[0] > '9') return -1;
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  for (const Unit& known : kUnits)
-    if (error == std::errc() && unit == known.name) return number * known.milliseconds;
-  return -1;
-}
 
 bool is_uuid(std::string_view id) {
   return (id.starts_with("GPU-") || id.starts_with("MIG-")) && id.size() > 4;
@@ -64,40 +43,6 @@ int local_rank_value(const std::string& part, const Given& given) {
 }
 
 }  // namespace
-
-std::string Given::shown() const {
-  const std::string value = text.empty() ? "\"\"" : printable(text);
-  return source.starts_with('-') ? source + " " + value : source + "=" + value;
-}
-
-int int_value(const Given& given, int64_t low, int64_t high, std::string_view advice) {
-  const auto number = parse_int(given.text, low, high);
-  if (!number)
-    throw UsageError("{}: must be a whole number from {} to {}{}{}", given.shown(), low, high,
-                     advice.empty() ? "" : "; ", advice);
-  return static_cast<int>(*number);
-}
-
-bool is_bool_word(std::string_view text) {
-  const std::string word = to_lower(text);
-  for (const char* known : {"true", "false", "yes", "no", "on", "off", "1", "0"})
-    if (word == known) return true;
-  return false;
-}
-
-bool bool_value(const Given& given) {
-  const std::string word = to_lower(given.text);
-  if (!is_bool_word(word)) throw UsageError("{}: must be true or false", given.shown());
-  return word == "true" || word == "yes" || word == "on" || word == "1";
-}
-
-milliseconds duration_value(const Given& given) {
-  const double value = parse_milliseconds(given.text);
-  if (value < 0 || value > static_cast<double>(kLongestTime.count()))
-    throw UsageError("{}: must be a time from 0 to 30 days, like 10, 10s, 500ms, 2m or 1h (a plain number is seconds)",
-                     given.shown());
-  return milliseconds(static_cast<int64_t>(value));
-}
 
 std::string text_value(const Given& given) {
   if (trim(given.text).empty()) throw UsageError("{}: the value is empty", given.shown());

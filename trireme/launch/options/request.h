@@ -15,6 +15,8 @@
 
 namespace trireme::launch {
 
+inline constexpr uint16_t kEtcdPort = 2379;  // where etcd listens unless told otherwise
+
 enum class Bind { none, core, numa };
 
 /// `--nnodes 2` is {2, 2}; `--nnodes 2:4` is {2, 4}.

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostLines = 30;
+constexpr size_t kMostLinesKept = 30;
 constexpr size_t kMostLinesOnTheWire = 1000;
 
 const char* word(Outcome outcome) {
@@ -72,7 +72,7 @@ Json culprit_json(const JobResult& result) {
     if (worker.rank != result.culprit) continue;
     Json object = worker_json(worker);
     object["advice"] = diagnose(worker.ending, worker.last_lines).advice;
-    object["last_lines"] = printable_tail(worker.last_lines, kMostLines);
+    object["last_lines"] = printable_tail(worker.last_lines, kMostLinesKept);
     return object;
   }
   return nullptr;

@@ -43,7 +43,7 @@ void fuzz_case(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   set_log_level(LogLevel::off);
   const std::string text(reinterpret_cast<const char*>(data), size);
-  tipc::parse_answers(text);
+  tipc::parse_answers(text, "fuzz");
   tipc::parse_throughput(text);
   try {
     fuzz_case(text);

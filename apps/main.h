@@ -1,0 +1,39 @@
+// How errors become words and exit codes, for every program here.
+//
+//   int main(int argc, char** argv) { return apps::run_main([&] { return run({argv + 1, argv + argc}); }); }
+#pragma once
+
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme::apps {
+
+/// "trireme: error: …". Its lines stay lines, but a file's name in them may hold what a terminal takes for commands.
+inline void print_error(std::string_view message) {
+  std::vector<std::string> lines = split(message, '\n');
+  for (std::string& line : lines) line = printable(line);
+  fmt::print(stderr, "trireme: error: {}\n", join(lines, "\n"));
+}
+
+template <typename Run>
+int run_main(Run run) {
+  try {
+    return run();
+  } catch (const Error& error) {
+    print_error(error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
+    return 70;
+  }
+}
+
+}  // namespace trireme::apps

@@ -1,0 +1,86 @@
+// `trireme tipc compare`: every log against the expected file of its precision.
+#include <fmt/core.h>
+#include <glob.h>
+
+#include "cli/tipc_options.h"
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+
+namespace trireme::cli {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct GlobResult : glob_t {
+  explicit GlobResult(const std::string& pattern) : glob_t{}, code(::glob(pattern.c_str(), 0, nullptr, this)) {}
+  ~GlobResult() { ::globfree(this); }
+  GlobResult(const GlobResult&) = delete;
+  GlobResult& operator=(const GlobResult&) = delete;
+  int code;
+};
+
+Words files_of(const char* option, const Words& patterns) {
+  Words files;
+  for (const std::string& pattern : patterns) {
+    const GlobResult found(pattern);
+    if (found.code != 0) throw UsageError("{} {}: no such file", option, printable(pattern));
+    files.insert(files.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  }
+  if (files.empty()) throw UsageError("compare needs {} FILES (see: trireme tipc compare --help)", option);
+  return files;
+}
+
+tipc::AnswerFile answers_of(const std::string& file) {
+  const auto text = read_file(file);
+  if (!text) throw UsageError("cannot read {}", file);
+  tipc::AnswerFile answers = tipc::parse_answers(*text, file);
+  if (answers.answers.empty() && answers.problems.empty())
+    throw UsageError("{} has no answers: lines like image<TAB>json", file);
+  return answers;
+}
+
+/// The file for that precision, else that for fp32, else one without a precision in its name.
+const std::string& expected_for(const std::string& log, const Words& files) {
+  const std::string precision = tipc::precision_in_name(log);
+  for (const std::string& wanted : {precision, std::string("fp32"), std::string()})
+    for (const std::string& file : files)
+      if (tipc::precision_in_name(file) == wanted) return file;
+  throw UsageError("--gt: {} needs a file for {}fp32, or one without a precision in its name, and there is only {}",
+                   log, precision.empty() || precision == "fp32" ? "" : precision + " or ", join(files, ", "));
+}
+
+bool compare_file(const std::string& gt, const std::string& log, const tipc::Tolerance& tolerance) {
+  const tipc::AnswerFile expected = answers_of(gt), found = answers_of(log);
+  const tipc::Comparison result = compare(expected, found, tolerance);
+  fmt::print("{}: {} pictures, {} numbers compared with {}\n", log, result.pictures, result.numbers, gt);
+  for (const tipc::AnswerFile* file : {&expected, &found})
+    if (const std::string note = rounding_note(*file, tolerance); !note.empty()) fmt::print("note: {}\n", note);
+  if (result.same()) {
+    fmt::print("Assert allclose passed! The results of {} and {} are consistent!\n", log, gt);
+    return true;
+  }
+  fmt::print("The results of {} and {} are inconsistent!\n", log, gt);
+  for (const std::string& line : result.wrong) fmt::print("  {}\n", line);
+  return false;
+}
+
+}  // namespace
+
+int tipc_compare(const TipcOptions& options) {
+  if (!options.positional.empty())
+    throw UsageError("compare takes no '{}'; quote a pattern: --log 'cpp_infer_*.log'",
+                     printable(options.positional[0]));
+  const Words gts = files_of("--gt", options.gt);
+  bool same = true, any = false;
+  for (const std::string& log : files_of("--log", options.log)) {
+    const std::string precision = tipc::precision_in_name(log);
+    if (!options.precision.empty() && !precision.empty() && precision != options.precision) continue;
+    any = true;
+    same &= compare_file(expected_for(log, gts), log, options.tolerance);
+  }
+  if (!any) throw UsageError("--precision {}: no log is of that precision", options.precision);
+  return same ? 0 : 1;
+}
+
+}  // namespace trireme::cli

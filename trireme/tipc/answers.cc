@@ -1,0 +1,152 @@
+#include "trireme/tipc/answers.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+
+namespace trireme::tipc {
+namespace {
+
+using Json = nlohmann::json;
+using Numbers = std::vector<Number>;
+
+// --- JSON
+
+Json json_of(std::string_view text) {
+  return Json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+void flatten(const Json& json, bool exact, Numbers& numbers, int depth = 0) {
+  constexpr int kDeepest = 16;  // answers are lists of lists at most
+  if (json.is_number()) {
+    numbers.push_back({json.get<double>(), exact});
+  } else if (json.is_array() && depth < kDeepest) {
+    for (const Json& item : json) flatten(item, exact, numbers, depth + 1);
+  } else {
+    throw UsageError("neither a number nor a list of numbers: {}", json.type_name());
+  }
+}
+
+/// "ids", "class_id", "class id(s)", but not "confidence" and "width".
+bool names_ids(std::string_view name) {
+  for (const std::string_view word : {"id", "ids", "id(s)"}) {
+    if (!name.ends_with(word)) continue;
+    const std::string_view before = name.substr(0, name.size() - word.size());
+    if (before.empty() || before.ends_with('_') || before.ends_with(' ')) return true;
+  }
+  return false;
+}
+
+/// Ids before scores before the rest, so that an object and PaddleClas' line agree on the order. Names are not
+/// compared.
+Numbers numbers_of(const Json& json) {
+  Numbers numbers;
+  if (!json.is_object()) {
+    flatten(json, false, numbers);
+    return numbers;
+  }
+  const auto group = [](const std::string& name) {
+    return names_ids(name) ? 0 : name.find("score") != std::string::npos ? 1 : name.find("label") == name.npos ? 2 : 3;
+  };
+  for (int wanted = 0; wanted < 3; ++wanted)
+    for (const auto& [name, value] : json.items())
+      if (group(name) == wanted) flatten(value, wanted == 0, numbers);
+  return numbers;
+}
+
+// --- PaddleClas' line
+
+bool take(std::string_view& text, std::string_view word) {
+  if (!text.starts_with(word)) return false;
+  text.remove_prefix(word.size());
+  return true;
+}
+
+/// The list behind a word, like [1, 2] behind "class id(s): ".
+Numbers take_list(std::string_view& text, std::string_view word, bool exact) {
+  const std::string_view whole = text;
+  const size_t end = text.find(']');
+  const Json list = take(text, word) && end != std::string_view::npos ? json_of(text.substr(0, end + 1 - word.size()))
+                                                                      : Json(Json::value_t::discarded);
+  if (!list.is_array())
+    throw UsageError("neither JSON nor 'class id(s): [numbers], score(s): [numbers]' at '{}'", printable(whole));
+  text = whole.substr(end + 1);
+  Numbers numbers;
+  flatten(list, exact, numbers);
+  return numbers;
+}
+
+Numbers printed_answer(std::string_view text) {
+  Numbers numbers = take_list(text, "class id(s): ", true);
+  const Numbers scores = take_list(text, ", score(s): ", false);
+  if (numbers.size() != scores.size()) throw UsageError("{} class ids, but {} scores", numbers.size(), scores.size());
+  const bool labelled = take(text, ", label_name(s): [");
+  if (labelled ? !text.ends_with(']') : !text.empty())
+    throw UsageError("'{}' is too much behind the lists", printable(text));
+  numbers.insert(numbers.end(), scores.begin(), scores.end());
+  return numbers;
+}
+
+// --- a line
+
+Numbers answer_of(std::string_view text) {
+  const Json json = json_of(text);
+  Numbers numbers = json.is_discarded() ? printed_answer(text) : numbers_of(json);
+  if (numbers.empty()) throw UsageError("no numbers");
+  return numbers;
+}
+
+/// Labels apart. What has an exponent has all its digits.
+int decimals_in(std::string_view text) {
+  constexpr int kAll = 17;
+  size_t most = 0;
+  text = text.substr(0, text.find("label"));
+  for (size_t point = text.find('.'); point != std::string_view::npos; point = text.find('.', point + 1)) {
+    const size_t end = std::min(text.find_first_not_of("0123456789", point + 1), text.size());
+    if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) return kAll;
+    most = std::max(most, end - point - 1);
+  }
+  return static_cast<int>(most);
+}
+
+/// Without a log's "[time] trireme INFO: " before it, the folder and the colon behind it.
+std::string picture_name(std::string_view text) {
+  text = trim(text);
+  if (text.ends_with(':')) text.remove_suffix(1);
+  if (text.starts_with('[') && text.rfind(": ") != std::string_view::npos) text.remove_prefix(text.rfind(": ") + 2);
+  return std::filesystem::path(text).filename().string();
+}
+
+void read_answer(AnswerFile& file, size_t line, const std::string& picture, std::string_view text) {
+  const auto problem = [&](const std::string& what) {
+    file.problems.push_back(fmt::format("{}:{}: {}: {}", file.file, line, printable(picture), what));
+  };
+  try {
+    const auto [found, added] = file.answers.emplace(picture, Answer{line, answer_of(text)});
+    if (!added) problem(fmt::format("line {} has an answer for it already", found->second.line));
+    file.decimals = std::max(file.decimals, decimals_in(text));
+  } catch (const UsageError& error) {
+    problem(error.what());
+  }
+}
+
+}  // namespace
+
+AnswerFile parse_answers(std::string_view text, const std::string& file) {
+  constexpr std::string_view kCommand = "$ ";  // how a log of the chain begins
+  AnswerFile answers{.file = file};
+  size_t number = 0;
+  for (const std::string& line : split(text, '\n')) {
+    ++number;
+    const size_t tab = line.find('\t');
+    if (tab == std::string::npos || line.starts_with(kCommand)) continue;
+    const std::string picture = picture_name(std::string_view(line).substr(0, tab));
+    if (!picture.empty()) read_answer(answers, number, picture, trim(std::string_view(line).substr(tab + 1)));
+  }
+  return answers;
+}
+
+}  // namespace trireme::tipc

@@ -1,0 +1,21 @@
+// What an earlier chain left, removed so that it is not taken for what this one made. Nothing outside of the chain's
+// own folder is ever removed, whatever names and links lead to.
+//
+//   remove_inside(folder, folder / "inference");
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "trireme/tipc/plan.h"
+
+namespace trireme::tipc {
+
+/// A file or a folder with all in it; nothing happens when it is not there. UsageError when the way to it leads out of
+/// `folder`, SystemError when it cannot be removed.
+void remove_inside(const std::filesystem::path& folder, const std::filesystem::path& path);
+
+/// The logs of the steps, and those of other alternatives of inference in the same folders (`cpp_infer_….log`).
+void remove_old_logs(const std::filesystem::path& folder, const std::vector<Step>& steps);
+
+}  // namespace trireme::tipc
