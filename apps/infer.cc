@@ -11,7 +11,7 @@
 
 #include "apps/infer_options.h"
 #include "apps/infer_pictures.h"
-#include "apps/main.h"
+#include "cli/run_main.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
@@ -113,7 +113,7 @@ void add(Measured& measured, const Timing& timing, size_t pictures) {
 
 /// One batch after the other, nothing beside: what a caller waits for.
 Measured measure(const Predictor& predictor, const Pictures& pictures, int batch_size) {
-  constexpr size_t kWarmUp = 10, kLeast = 20, kMost = 1000;
+  constexpr size_t kWarmUp = 10, kLeast = 20, kMost = 1'000'000;
   constexpr auto kEnough = std::chrono::seconds(2);
   Measured measured;
   auto begin = std::chrono::steady_clock::now();
@@ -200,5 +200,5 @@ int run(const std::vector<std::string>& words) {
 }  // namespace trireme::apps
 
 int main(int argc, char** argv) {
-  return trireme::apps::run_main([&] { return trireme::apps::run({argv + 1, argv + argc}); });
+  return trireme::run_main([&] { return trireme::apps::run({argv + 1, argv + argc}); });
 }

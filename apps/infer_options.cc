@@ -83,6 +83,8 @@ InferOptions parse_infer_options(const std::vector<std::string>& words) {
   if (options.help) return options;
   need(options.model_dir, "model");
   need(options.image, "image");
+  if (options.predictor.use_gpu && options.predictor.engine == infer::EngineKind::openvino)
+    throw UsageError("--engine openvino computes on the CPU; with --use-gpu True take --engine torch");
   return options;
 }
 

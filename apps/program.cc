@@ -13,7 +13,7 @@
 #include <memory>
 #include <optional>
 
-#include "apps/main.h"
+#include "cli/run_main.h"
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "apps/main.h"
+#include "cli/run_main.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
@@ -109,6 +109,8 @@ struct Model {
 std::unique_ptr<Model> load_model(const serve::ServeOptions& options) {
   try {
     return std::make_unique<Model>(options);
+  } catch (const serve::TooLittleMemory&) {
+    throw;
   } catch (const Error& error) {
     throw Error(kNoModel, error.what());
   }
@@ -117,8 +119,8 @@ std::unique_ptr<Model> load_model(const serve::ServeOptions& options) {
 int serve_model(const serve::ServeOptions& options) {
   share_memory_between_threads();
   proc::SignalGate gate;  // before the first thread
-  serve::PortFile port_file(options.port_file);
   UniqueFd listener = listen_to(options);
+  serve::PortFile port_file(options.port_file);  // whose port is taken leaves the other's file alone
   const auto model = load_model(options);
   http::Server server(
       std::move(listener), options.server, [&](http::Request& request) { return model->service.handle(request); },
@@ -149,5 +151,5 @@ int run(const std::vector<std::string>& words) {
 }  // namespace trireme::apps
 
 int main(int argc, char** argv) {
-  return trireme::apps::run_main([&] { return trireme::apps::run({argv + 1, argv + argc}); });
+  return trireme::run_main([&] { return trireme::apps::run({argv + 1, argv + argc}); });
 }

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <exception>
 
 #include "cli/commands.h"
+#include "cli/run_main.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
@@ -71,20 +71,16 @@ int dispatch(const Words& words) {
   return unknown(name);
 }
 
+int run(const Words& words) {
+  const int code = dispatch(words);
+  if (std::fflush(stdout) != 0 && code == 0) throw SystemError(errno, "cannot write to standard output");
+  return code;
+}
+
 }  // namespace
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {
   trireme::cli::fill_standard_descriptors();
-  try {
-    const int code = trireme::cli::dispatch({argv + 1, argv + argc});
-    if (std::fflush(stdout) != 0 && code == 0) throw trireme::SystemError(errno, "cannot write to standard output");
-    return code;
-  } catch (const trireme::Error& error) {
-    fmt::print(stderr, "trireme: error: {}\n", error.what());
-    return error.exit_code();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "trireme: internal error: {}\nThis is a defect of Trireme; please report it.\n", error.what());
-    return 70;
-  }
+  return trireme::run_main([&] { return trireme::cli::run({argv + 1, argv + argc}); });
 }

@@ -43,8 +43,9 @@ int prepare(const TipcOptions& options) {
   const bool lite = tipc::data_state(test.data_folder) == tipc::DataState::lite;
   if (!tipc::trains_lite(mode)) {
     if (lite)
-      throw UsageError("{} holds the few pictures of a lite training; put your data set there for the mode {}",
-                       test.data_folder, to_string(mode));
+      throw UsageError(
+          "{} holds the few pictures of a lite training; for the mode {} put your data set there and remove {}",
+          test.data_folder, to_string(mode), tipc::lite_data_mark(test.data_folder).string());
     fmt::print("nothing to prepare: the mode {} takes your own data\n", to_string(mode));
     return 0;
   }

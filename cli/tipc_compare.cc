@@ -33,34 +33,48 @@ Words files_of(const char* option, const Words& patterns) {
 
 tipc::AnswerFile answers_of(const std::string& file) {
   const auto text = read_file(file);
-  if (!text) throw UsageError("cannot read {}", file);
-  tipc::AnswerFile answers = tipc::parse_answers(*text, file);
+  if (!text) throw UsageError("cannot read {}", printable(file));
+  tipc::AnswerFile answers = tipc::parse_answers(*text, printable(file));
   if (answers.answers.empty() && answers.problems.empty())
-    throw UsageError("{} has no answers: lines like image<TAB>json", file);
+    throw UsageError("{} has no answers: lines like image<TAB>json", answers.file);
   return answers;
 }
 
+/// Empty when there is none.
+std::string file_for(const std::string& precision, const Words& files) {
+  std::string only;
+  for (const std::string& file : files) {
+    if (tipc::precision_in_name(file) != precision) continue;
+    if (!only.empty())
+      throw UsageError("--gt: {} and {} are both {}; give one of them", printable(only), printable(file),
+                       precision.empty() ? "without a precision in their names" : "for " + precision);
+    only = file;
+  }
+  return only;
+}
+
 /// The file for that precision, else that for fp32, else one without a precision in its name.
-const std::string& expected_for(const std::string& log, const Words& files) {
+std::string expected_for(const std::string& log, const Words& files) {
   const std::string precision = tipc::precision_in_name(log);
   for (const std::string& wanted : {precision, std::string("fp32"), std::string()})
-    for (const std::string& file : files)
-      if (tipc::precision_in_name(file) == wanted) return file;
+    if (std::string file = file_for(wanted, files); !file.empty()) return file;
   throw UsageError("--gt: {} needs a file for {}fp32, or one without a precision in its name, and there is only {}",
-                   log, precision.empty() || precision == "fp32" ? "" : precision + " or ", join(files, ", "));
+                   printable(log), precision.empty() || precision == "fp32" ? "" : precision + " or ",
+                   printable(join(files, ", ")));
 }
 
 bool compare_file(const std::string& gt, const std::string& log, const tipc::Tolerance& tolerance) {
   const tipc::AnswerFile expected = answers_of(gt), found = answers_of(log);
   const tipc::Comparison result = compare(expected, found, tolerance);
-  fmt::print("{}: {} pictures, {} numbers compared with {}\n", log, result.pictures, result.numbers, gt);
+  fmt::print("{}: {} pictures, {} numbers compared with {}\n", found.file, result.pictures, result.numbers,
+             expected.file);
   for (const tipc::AnswerFile* file : {&expected, &found})
     if (const std::string note = rounding_note(*file, tolerance); !note.empty()) fmt::print("note: {}\n", note);
   if (result.same()) {
-    fmt::print("Assert allclose passed! The results of {} and {} are consistent!\n", log, gt);
+    fmt::print("Assert allclose passed! The results of {} and {} are consistent!\n", found.file, expected.file);
     return true;
   }
-  fmt::print("The results of {} and {} are inconsistent!\n", log, gt);
+  fmt::print("The results of {} and {} are inconsistent!\n", found.file, expected.file);
   for (const std::string& line : result.wrong) fmt::print("  {}\n", line);
   return false;
 }
@@ -74,12 +88,11 @@ int tipc_compare(const TipcOptions& options) {
   const Words gts = files_of("--gt", options.gt);
   bool same = true, any = false;
   for (const std::string& log : files_of("--log", options.log)) {
-    const std::string precision = tipc::precision_in_name(log);
-    if (!options.precision.empty() && !precision.empty() && precision != options.precision) continue;
+    if (!options.precision.empty() && tipc::precision_in_name(log) != options.precision) continue;
     any = true;
     same &= compare_file(expected_for(log, gts), log, options.tolerance);
   }
-  if (!any) throw UsageError("--precision {}: no log is of that precision", options.precision);
+  if (!any) throw UsageError("--precision {}: no log has it in its name", options.precision);
   return same ? 0 : 1;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 
 #include "trireme/core/error.h"
@@ -21,15 +22,15 @@ double tolerance_value(const Given& given) {
   double value = -1;
   const char* end = given.text.data() + given.text.size();
   const auto [last, error] = std::from_chars(given.text.data(), end, value);
-  if (error != std::errc() || last != end || !(value >= 0))
-    throw UsageError("{} {}: expected a number like 1e-3", given.source, printable(given.text));
+  if (error != std::errc() || last != end || !std::isfinite(value) || value < 0)
+    throw UsageError("{}: must be a number from 0 on, like 1e-3", given.shown());
   return value;
 }
 
 std::string precision_value(const Given& given) {
   for (const char* known : {"fp32", "fp16", "bf16", "int8"})
     if (given.text == known) return given.text;
-  throw UsageError("{} {}: is none of fp32, fp16, bf16, int8", given.source, printable(given.text));
+  throw UsageError("{}: is none of fp32, fp16, bf16, int8", given.shown());
 }
 
 struct Option {

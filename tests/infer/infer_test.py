@@ -137,8 +137,8 @@ class Wrong(AnswersCase):
             whole = path.read_bytes()
             at = len(whole) // 2  # among the weights
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
-            self.refused(rf"CRC-32C of inference/{file} is \d+, but inference.yml says \d+; it is damaged or of another "
-                         "export: export again, or copy the whole folder", "--engine", engine)
+            self.refused(rf"inference/{file} is damaged: its CRC-32C is \d+, but inference.yml says \d+; one of them is of "
+                         "another export, or was not copied whole: export again", "--engine", engine)
             path.write_bytes((other / file).read_bytes())
             self.refused(rf"inference/{file}.* inference.yml says \d+; .*of another export", "--engine", engine)
             path.write_bytes(whole[:-1])
@@ -200,11 +200,11 @@ class Wrong(AnswersCase):
                             (("--image", "x", "--topk", "0"), "--topk 0: must be a whole number from 1"), ((), "which image"),
                             (("--image", "x", "--engine", "tensorrt"), "auto, openvino, torch"),
                             (("--image", "x", "--use-gpu=perhaps"), "true or false"),
+                            (("--image", "x", "--use-gpu", "--engine", "openvino"), "take --engine torch"),
                             (("--image", "x", "--score-digits", "10"), "from 0 to 9")):
             self.assert_says(self.infer(*words, code=2), said)
         self.assert_says(self.infer("--image", "nowhere.jpg", code=1), "there is no file or folder nowhere.jpg")
         self.assert_says(self.infer("--image", "pictures", "--use-gpu", "True", code=1), "there is no GPU 0")
-        self.assert_says(self.infer("--image", "pictures", "--use-gpu", "--engine", "openvino", code=1), "engine torch")
 
     def test_the_model_is_missing(self):
         result = self.run_words(TRIREME, "infer", "--model-dir", "nowhere", "--image", "pictures", code=1)

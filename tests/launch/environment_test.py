@@ -116,6 +116,7 @@ class Environment(Case):
 
     def test_wrap_of_no_such_rank(self):
         self.assert_usage(self.launch("-n", 2, "--wrap", "2:gdb", "true"), r"--wrap", r"\b2\b")
+        self.assert_usage(self.launch("-n", 2, "--wrap", "2:\033[31m", "true"), r"2:\\x1b\[31m")  # no terminal obeys it
 
     def test_stdin_is_empty(self):
         self.assert_ends(self.launch("-n", 2, "sh", "-c", "! read line"), 0)

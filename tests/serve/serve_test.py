@@ -12,6 +12,7 @@ import struct
 import time
 from pathlib import Path
 
+from exported_model import exported_model
 from serve_case import PLAIN, SECONDS, ServeCase, black_png, json_of, png
 from trireme_test import TRIREME, main, wait_for
 
@@ -147,7 +148,7 @@ class Refusals(ServeCase):
 
     def test_what_will_never_be_http_is_answered_at_once(self):
         server = self.serve("--read-timeout", "1h")
-        for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET / HTTP/1.1\nHost: x\n\n"):
+        for data in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"GET / HTTP/1.1\nHost: x\n\n", b"GET /\r\n"):
             with socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS) as client:
                 client.sendall(data)
                 self.assertTrue(client.recv(1000).startswith(b"HTTP/1.1 400"), data)
@@ -245,7 +246,12 @@ class Start(ServeCase):
         self.assert_usage(self.end("--model-dir", ".", "--request-timeout", 0), "from 1ms to 30 days")
         self.assert_usage(self.end("--model-dir", ".", "--decode-memory", 1), "from 1M to 1024G")
         self.assert_usage(self.end("--model-dir", ".", "--port-file", "."), "--port-file . is no file")
+        self.assert_usage(self.end("--model-dir", ".", "--use-gpu", "True"), "take --engine torch")
         self.assert_ends(self.end("--help"), 0)
+
+    def test_memory_for_no_picture_at_all(self):
+        model = exported_model(self, arch="MobileNetV3_small_x0_35", side=192, more="")
+        self.assert_usage(self.end("--model-dir", model, "--decode-memory", "1M"), "--decode-memory 1048576 is too little")
 
     def test_the_port_file(self):
         path = self.folder / "port"
@@ -255,6 +261,8 @@ class Start(ServeCase):
         path.write_text("1\n")
         server = self.serve("--port-file", "port")
         wait_for(lambda: path.exists() and int(path.read_text()) == server.port, SECONDS, "the port")
+        self.assert_ends(self.end("--model-dir", self.model(), "--port", server.port, "--port-file", "port"), 71)
+        self.assertEqual(int(path.read_text()), server.port, "whoever cannot start takes nobody's file")
         server.job.signal(signal.SIGTERM)
         self.assert_ends(server.job.wait(10), 0)
         self.assertFalse(path.exists())

@@ -14,8 +14,8 @@ class FleetCase(TipcCase, MachineCase):
         super().setUp()
         self.write_config(gpu_list=f"{self.ips};cpu:2")
 
-    def start_chain(self, machine, *words, folder=None, env=None):
-        command = [TRIREME, "tipc", "run", self.config, "lite_train_lite_infer", *words]
+    def start_chain(self, machine, *words, mode="lite_train_lite_infer", folder=None, env=None):
+        command = [TRIREME, "tipc", "run", self.config, mode, *words]
         return self.start_command(machine.command(folder or self.folder_of(machine), *command), env=env)
 
     def chain_everywhere(self, *words):
@@ -41,6 +41,19 @@ class Fleet(FleetCase):
             self.assert_ends(job.wait(60), 0)
         self.assertEqual(len(self.output("results_cpp.log").splitlines()), 5)
         self.assertEqual(self.output("results_cpp.node1.log").count("trainer 0 saves"), 4)
+
+    def test_speed_up_in_a_folder_that_both_see(self):
+        with self.config.open("a") as config:
+            config.write("===========train_benchmark_params==========\nbatch_size:8\nfp_items:fp32\nepoch:1\n")
+        self.program("train", "[ $RANK != 0 ] || for i in 1 2 3 4; do echo 'loss: 2.5, ips: 10.0 samples/s, eta'; done")
+        jobs = [self.start_chain(machine, folder=self.folder, mode="benchmark_train") for machine in self.machines]
+        first, second = [job.wait(60) for job in jobs]
+        self.assert_ends(first, 0)
+        self.assert_ends(second, 0)
+        self.assert_says(first, r"^\| 1 \| 1 \| 8 \| fp32 \| 10\.00 ",
+                         r"^\| 4 \| 2 \| 8 \| fp32 \| 40\.00 \| 1 \| 4\.00 ")
+        self.assertEqual(statuses(second.out),
+                         ["Run successfully", "Run skipped (the first machine measures one device)"])
 
     def test_two_chains_at_once(self):
         jobs = []

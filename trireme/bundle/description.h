@@ -80,9 +80,9 @@ Description read(const std::filesystem::path& folder);
 Description parse(const std::string& text, const std::string& source);
 
 /// Makes the folder when there is none and writes FOLDER/inference.yml, whole or not at all, with the size and checksum
-/// of each network that the folder has. Throws UsageError for a Description that read() would refuse, SystemError when
-/// the disk does.
-void write(const std::filesystem::path& folder, const Description& description);
+/// of each network that the folder has; returns what was written. Throws UsageError for a Description that read() would
+/// refuse, SystemError when the disk does.
+Description write(const std::filesystem::path& folder, Description description);
 std::string to_yaml(const Description& description);
 
 /// Throws UsageError when FOLDER/`name` is not, to the byte, the network that was exported with `description`; where

@@ -17,8 +17,8 @@ using config::Node;
 constexpr config::Limits kLimits{.bytes = size_t{16} << 20, .values = 2'000'000};  // tens of thousands of labels
 constexpr int64_t kLargestSide = 1 << 16;
 constexpr const char* kAdvice =
-    "it is damaged or of another export: export again, or copy the whole folder again (without Files in inference.yml "
-    "nothing is compared)";
+    "one of them is of another export, or was not copied whole: export again, or copy the whole folder again (without "
+    "Files in inference.yml nothing is compared)";
 
 /// [-1, channels, height, width]
 void read_shape(const Node& node, Input& input) {
@@ -129,16 +129,11 @@ Description read(const fs::path& folder) {
 void check_network(const fs::path& folder, const std::string& name, const Description& description) {
   const auto known = description.files.find(name);
   if (known == description.files.end()) return;
-  const io::FileSum& wanted = known->second;
-  const std::string file = (folder / name).string();
-  std::error_code ignored;  // sum_of_file() tells
-  const uint64_t bytes = fs::file_size(folder / name, ignored);
-  if (!ignored && bytes != wanted.bytes)
-    throw UsageError("{} has {} bytes, but {} says {}; {}", file, bytes, kDescriptionFile, wanted.bytes, kAdvice);
-  const io::FileSum found = io::sum_of_file(folder / name);
-  if (found != wanted)
-    throw UsageError("the CRC-32C of {} is {}, but {} says {}; {}", file, found.crc32c, kDescriptionFile, wanted.crc32c,
-                     kAdvice);
+  try {
+    io::check_sum(folder / name, known->second, kDescriptionFile);
+  } catch (const UsageError& error) {
+    throw UsageError("{}; {}", error.what(), kAdvice);
+  }
 }
 
 }  // namespace trireme::bundle

@@ -91,16 +91,16 @@ std::string to_yaml(const Description& description) {
   return config::write_yaml(*root);
 }
 
-void write(const fs::path& folder, const Description& description) {
+Description write(const fs::path& folder, Description description) {
   const fs::path file = folder / kDescriptionFile;
-  Description complete = description;
-  complete.files = networks_in(folder);
-  const std::string text = to_yaml(complete);
+  description.files = networks_in(folder);
+  const std::string text = to_yaml(description);
   parse(text, file.string());  // what read() would refuse is refused here
   std::error_code failed;
   fs::create_directories(folder, failed);
   if (failed) throw SystemError(failed.value(), "cannot make the folder {}", folder.string());
   write_file_atomically(file, text);
+  return description;
 }
 
 }  // namespace trireme::bundle

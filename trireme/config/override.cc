@@ -14,7 +14,8 @@ constexpr int kMaxValueDepth = 20;  // together with the parts: what a file may 
 
 /// `-o Global.epochs=3`, as messages call it.
 std::string shown(const std::string& option) {
-  return "-o " + printable(option.substr(0, 120));
+  constexpr size_t kMost = 500;
+  return "-o " + printable(option.substr(0, kMost)) + (option.size() > kMost ? "…" : "");
 }
 
 struct Assignment {

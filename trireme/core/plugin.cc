@@ -34,11 +34,23 @@ std::vector<std::string> folders() {
   return result;
 }
 
+bool is_forbidden(const std::string& path) {
+  return ::access(path.c_str(), R_OK) != 0 && errno == EACCES;
+}
+
+std::string absence_of(const std::string& file) {
+  std::string text = fmt::format("there is no {} in {}", file, join(folders(), ", "));
+  for (const std::string& folder : folders())
+    if (is_forbidden(fs::path(folder) / file))
+      text += fmt::format("; into {} this user may not look, its owner can change that: chmod a+rx {}", folder, folder);
+  return text;
+}
+
 std::string problem_of(const std::string& file, const std::optional<std::string>& path, const char* said) {
-  if (!path) return fmt::format("there is no {} in {}", file, join(folders(), ", "));
-  if (::access(path->c_str(), R_OK) != 0 && errno == EACCES)
-    return fmt::format("{} is there, but this user may not read it; its owner can: chmod -R a+rX {}", *path,
-                       fs::path(*path).parent_path().string());
+  if (!path) return absence_of(file);
+  if (is_forbidden(*path))
+    return fmt::format("{} is there, but this user may not read it; its owner can change that: chmod a+r {}", *path,
+                       *path);
   return fmt::format("cannot load {}: {}", *path, said);
 }
 
@@ -47,8 +59,8 @@ std::string problem_of(const std::string& file, const std::optional<std::string>
 std::optional<std::string> Plugin::locate(const std::string& file) {
   for (const std::string& folder : folders()) {
     const fs::path path = fs::path(folder) / file;
-    std::error_code failed;
-    if (fs::exists(path, failed) || failed == std::errc::permission_denied) return path.string();
+    std::error_code unreadable;
+    if (fs::exists(path, unreadable)) return path.string();
   }
   return std::nullopt;
 }

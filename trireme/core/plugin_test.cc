@@ -58,14 +58,17 @@ TEST_F(PluginTest, OneThatCannotBeLoadedGivesTheSystemsReason) {
 
 TEST_F(PluginTest, OneOfAnotherUserIsNotCalledAbsent) {
   std::ofstream(folder_ / "libtrireme_private.so") << "secret";
-  const auto tell = [&] {
-    fs::permissions(folder_, fs::perms::none);
+  const auto tell = [&](const fs::path& forbidden) {
+    fs::permissions(forbidden, fs::perms::none);
     constexpr uid_t kNobody = 65534;  // whom root cannot read for
     if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(2);
     std::fprintf(stderr, "%s\n", Plugin::open("libtrireme_private.so").problem().c_str());
     ::_exit(0);
   };
-  EXPECT_EXIT(tell(), testing::ExitedWithCode(0), "libtrireme_private.so is there, but this user may not read it");
+  EXPECT_EXIT(tell(folder_), testing::ExitedWithCode(0), "into " + folder_.string() + " this user may not look");
+  fs::permissions(folder_, fs::perms::all);
+  EXPECT_EXIT(tell(folder_ / "libtrireme_private.so"), testing::ExitedWithCode(0),
+              "libtrireme_private.so is there, but this user may not read it");
   fs::permissions(folder_, fs::perms::owner_all);
 }
 

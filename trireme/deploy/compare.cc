@@ -18,6 +18,10 @@ using bundle::Activation;
 constexpr double kRounding = 5e-6;  // of float32, over all the layers
 constexpr double kTelling = 100;    // times rounding: a smaller range lets wrong files through
 
+constexpr const char* kFixedCount =
+    ", though another number of them: forward() has the number of images of one call in it; say flatten(1) instead of "
+    "view, and avoid loops over images";
+
 /// While it lives, GPUs multiply in full float32.
 class FullPrecision {
  public:
@@ -67,21 +71,20 @@ Extent extent(const std::vector<Sample>& samples) {
   return {(scores.max() - scores.min()).item<double>(), scores.abs().max().item<double>()};
 }
 
-/// No activation makes differences larger; but behind one, scores are rounded as numbers up to 1.
+/// No activation makes differences larger; but behind one, scores are numbers up to 1, and rounded as such.
 double limit(const Comparison& comparison, const Extent& scores) {
-  const double largest = comparison.activation == Activation::none ? scores.largest : std::max(1.0, scores.largest);
-  return comparison.tolerance * scores.range + kRounding * largest;
+  const bool bare = comparison.activation == Activation::none;
+  return comparison.tolerance * (bare ? scores.range : std::min(1.0, scores.range)) +
+         kRounding * (bare ? scores.largest : std::max(1.0, scores.largest));
 }
 
 torch::Tensor run(const Comparison& comparison, const Scorer& scorer, const torch::Tensor& images) {
   try {
     return scorer(images);
   } catch (const std::exception& error) {
-    throw UsageError(
-        "{} is not exported: its {} cannot compute {} images, though {} were traced: forward() has the number of "
-        "images of one call in it; say flatten(1) instead of view, and avoid loops over images. Nothing was published. "
-        "{}",
-        comparison.model, comparison.file, images.size(0), kTracedBatch, error.what());
+    const bool is_the_count = images.size(0) != kTracedBatch;  // it worked with as many as were traced
+    throw UsageError("{} is not exported: its {} cannot compute {} images{}. Nothing was published. {}",
+                     comparison.model, comparison.file, images.size(0), is_the_count ? kFixedCount : "", error.what());
   }
 }
 

@@ -4,7 +4,6 @@
 #include <torch/script.h>
 #include <torch/torch.h>
 
-#include <optional>
 #include <sstream>
 
 #include "trireme/core/error.h"
@@ -168,7 +167,7 @@ Description export_model(const Network& net, Description description, const fs::
     // One operator more, for which one image does.
     write_networks(traced, description, {samples.back()}, staging.path(), options);
   }
-  bundle::write(staging.path(), description);
+  description = bundle::write(staging.path(), std::move(description));
   staging.commit({bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile});
   return description;
 }

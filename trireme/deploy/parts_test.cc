@@ -4,12 +4,12 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 #include "trireme/deploy/fold.h"
 #include "trireme/deploy/lower.h"
 #include "trireme/deploy/staging.h"
@@ -35,17 +35,21 @@ TEST(Files, AreAllOrNoneWhenAMoveFails) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 2);
 }
 
-TEST(Files, OfKilledExportsGoAfterADay) {
+TEST(Files, OfKilledExportsAreRemovedByTheNext) {
   const TempDir folder;
-  const fs::path killed = folder.path() / ".export-killed", running = folder.path() / ".export-runs";
-  fs::create_directories(killed / "old");
-  fs::create_directory(running);
-  fs::last_write_time(killed, fs::file_time_type::clock::now() - std::chrono::hours(25));
-  Staging staging(folder.path());
-  write_file_atomically(staging.path() / "a", "new");
-  staging.commit({"a"});
-  EXPECT_FALSE(fs::exists(killed));
-  EXPECT_TRUE(fs::exists(running));
+  fs::create_directories(folder.path() / ".export-killed" / "old");
+  const Staging staging(folder.path());
+  EXPECT_FALSE(fs::exists(folder.path() / ".export-killed"));
+}
+
+TEST(Files, OfOneFolderAreWrittenByOneExportAtATime) {
+  const TempDir folder;
+  {
+    const Staging first(folder.path());
+    EXPECT_THAT(refusal([&] { Staging second(folder.path()); }), testing::HasSubstr("another export is writing to"));
+    EXPECT_TRUE(fs::exists(first.path()));
+  }
+  const Staging third(folder.path());
 }
 
 TEST(Weights, OfTheSameNameGetNamesThatNoneHas) {

@@ -1,7 +1,9 @@
 #include "trireme/deploy/staging.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 
 #include "trireme/core/error.h"
@@ -43,15 +45,21 @@ void make_room(const fs::path& file, const fs::path& aside) {
   if (is_there(file)) move_file(file, aside);
 }
 
-/// Of exports that were killed. One that still runs is not that old.
+/// Until it is closed. A file system without locks goes without.
+UniqueFd lock(const fs::path& folder) {
+  UniqueFd file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw UsageError("another export is writing to {}; wait for it, or name another folder", folder.string());
+  return file;
+}
+
+/// Of exports that were killed: whoever has the lock is the only one at work.
 void remove_leftovers(const fs::path& folder) {
-  const auto yesterday = fs::file_time_type::clock::now() - std::chrono::hours(24);
-  std::vector<fs::path> old;
+  std::vector<fs::path> found;
   std::error_code ignored;
   for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
-    if (at->path().filename().string().starts_with(kHidden) && at->last_write_time(ignored) < yesterday && !ignored)
-      old.push_back(at->path());
-  for (const fs::path& path : old) fs::remove_all(path, ignored);
+    if (at->path().filename().string().starts_with(kHidden)) found.push_back(at->path());
+  for (const fs::path& path : found) fs::remove_all(path, ignored);
 }
 
 }  // namespace
@@ -59,6 +67,8 @@ void remove_leftovers(const fs::path& folder) {
 Staging::Staging(fs::path folder) : folder_(std::move(folder)) {
   if (folder_.empty()) throw UsageError("the folder to export to has an empty name");
   is_new_ = make_folder(folder_);
+  lock_ = lock(folder_);
+  remove_leftovers(folder_);
   std::string name = (folder_ / kHidden).string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     throw SystemError(errno, "cannot write into {}; name another folder", folder_.string());
@@ -80,7 +90,6 @@ void Staging::commit(const std::vector<std::string>& files) {
     throw;
   }
   io::sync_folder(folder_);
-  remove_leftovers(folder_);
 }
 
 void Staging::replace(const std::vector<std::string>& files, std::vector<std::string>& placed) const {

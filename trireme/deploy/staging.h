@@ -7,18 +7,21 @@
 // Until commit() the folder's own files are untouched. Then the last named, without which the others mean nothing, is
 // moved aside first and its successor comes last: a crash in between leaves a folder that is seen to be incomplete,
 // never a mixture. A move that fails is no crash: the old files are put back.
-// An export that is killed leaves its hidden folder ".export-XXXXXX"; the next commit() removes those older than a day.
+// One at a time: the folder is locked. An export that is killed leaves its hidden folder ".export-XXXXXX", and the next
+// removes it.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "trireme/core/fd.h"
+
 namespace trireme::deploy {
 
 class Staging {
  public:
-  /// SystemError when the folder cannot be made or written to.
+  /// SystemError when the folder cannot be made or written to, UsageError when another export works in it.
   explicit Staging(std::filesystem::path folder);
   ~Staging();  ///< removes what was not committed, and the folder if it is new and empty
   Staging(const Staging&) = delete;
@@ -38,6 +41,7 @@ class Staging {
 
   std::filesystem::path folder_;
   bool is_new_ = false;
+  UniqueFd lock_;
   std::filesystem::path hidden_;
 };
 

@@ -115,6 +115,7 @@ size_t Parser::take_head(std::string_view bytes) {
   const size_t before = line_.size();
   line_.append(bytes);
   const size_t end = line_.find(kHeadEnd, before - std::min(before, kHeadEnd.size() - 1));
+  if (!read_first_line(before)) return bytes.size();
   if (has_lone_line_feed(std::string_view(line_).substr(0, end), before)) {
     refuse(problem("bad_header"), "a line ends in LF alone; in HTTP lines end in CR LF");
     return bytes.size();
@@ -130,13 +131,21 @@ size_t Parser::take_head(std::string_view bytes) {
   return end + kHeadEnd.size() - before;
 }
 
+/// As soon as it is whole: who speaks HTTP/0.9 sends nothing more. Not one that is refused before its end.
+bool Parser::read_first_line(size_t before) {
+  if (headers_at_ > 0) return true;
+  const size_t end = line_.find(kLineEnd, before - std::min<size_t>(before, 1));
+  if (end == std::string::npos || end > limits_.header_bytes || line_.find('\n') < end) return true;
+  headers_at_ = end + kLineEnd.size();
+  return read_request_line(std::string_view(line_).substr(0, end));
+}
+
 void Parser::read_head() {
-  std::string_view rest = line_;
-  bool first = true;
+  std::string_view rest = std::string_view(line_).substr(std::min(headers_at_, line_.size()));
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find(kLineEnd));
     rest.remove_prefix(std::min(rest.size(), line.size() + kLineEnd.size()));
-    if (!(std::exchange(first, false) ? read_request_line(line) : read_header(line))) return;
+    if (!read_header(line)) return;
   }
   choose_body();
 }
@@ -158,7 +167,7 @@ bool Parser::read_request_line(std::string_view line) {
 
 bool Parser::read_target(std::string_view text) {
   const std::string target = without_host(text);
-  if (!is_visible(target) || !(target.starts_with('/') || target == "*"))
+  if (!is_visible(text) || !(target.starts_with('/') || target == "*"))
     return refuse(problem("not_http"), "the target of the request is neither /path nor http://host/path");
   const size_t mark = target.find('?');
   request_.path = target.substr(0, mark);

@@ -54,6 +54,7 @@ class Parser {
   size_t take_head(std::string_view bytes);
   size_t take_body(std::string_view bytes);
   size_t take_line(std::string_view bytes);
+  bool read_first_line(size_t before);
   void read_head();
   bool read_request_line(std::string_view line);
   bool read_target(std::string_view text);
@@ -74,8 +75,9 @@ class Parser {
   bool begun_ = false;
   bool old_ = false;  // HTTP/1.0
   bool wants_continue_ = false;
-  std::string line_;   // the head or line that is being collected
-  uint64_t left_ = 0;  // of the body or chunk
+  std::string line_;       // the head or line that is being collected
+  size_t headers_at_ = 0;  // in it; 0: the request line is not whole yet
+  uint64_t left_ = 0;      // of the body or chunk
   size_t trailer_bytes_ = 0;
   Request request_;
   Response refusal_;

@@ -63,7 +63,7 @@ TEST(HttpParser, TheTargetMayNameTheServer) {
   EXPECT_EQ(target("http://host"), "/ ");
   EXPECT_EQ(target("http://host?x=y"), "/ x=y");
   EXPECT_EQ(target("/a?to=http://host/b"), "/a to=http://host/b");
-  for (const char* text : {"http://", "http:///a", "http://?x", "ftp://host/a", "http:/a", "host:80"})
+  for (const char* text : {"http://", "http:///a", "http://?x", "ftp://host/a", "http://a b/c", "http:/a", "host:80"})
     EXPECT_EQ(refused_with(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", text)), 400) << text;
 }
 
@@ -137,7 +137,8 @@ TEST(HttpParser, RefusesAtOnceWhatCannotBecomeARequest) {
   const Parser tls = parsed("\x16\x03\x01");
   ASSERT_EQ(tls.state(), State::refused);
   EXPECT_THAT(tls.refusal().body, AllOf(HasSubstr("not_http"), HasSubstr("http:// instead of https://")));
-  for (const char* text : {"\x80", " ", "{\"a\": 1", "\r\n\x16", "GET / HTTP/1.1\nHost", "GET / HTTP/1.1\r\nHost: x\n"})
+  for (const char* text : {"\x80", " ", "{\"a\": 1", "\r\n\x16", "GET / HTTP/1.1\nHost", "GET / HTTP/1.1\r\nHost: x\n",
+                           "GET /x\r\n", "hello\r\n"})
     EXPECT_EQ(refused_with(text), 400) << text;
   EXPECT_EQ(parsed("GET / HTTP/1.1\r\nHost").state(), State::reading);
   const std::string feeds = post("Content-Length: 3\r\n", "\n\n\n");

@@ -1,5 +1,7 @@
 #include "trireme/infer/engine.h"
 
+#include <algorithm>
+
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -99,7 +101,9 @@ std::unique_ptr<Engine> make_engine(const EngineOptions& options, const bundle::
   need_network(options.folder / network);
   if (!loaded(kind).plugin) throw UsageError("the engine {} is absent: {}", to_string(kind), loaded(kind).reason);
   bundle::check_network(options.folder, network, description);
-  return loaded(kind).plugin->make(options, description, {.amx_is_broken = amx_is_broken()});
+  EngineOptions possible = options;
+  possible.cpu_threads = std::min(options.cpu_threads, usable_cores());  // more would mostly wait for each other
+  return loaded(kind).plugin->make(possible, description, {.amx_is_broken = amx_is_broken()});
 }
 
 }  // namespace trireme::infer

@@ -42,7 +42,7 @@ struct EngineOptions {
   std::filesystem::path folder;
   EngineKind kind = EngineKind::automatic;
   Precision precision = Precision::fp32;
-  int cpu_threads = 0;  ///< of the network's computation; 0: as many as this process may use
+  int cpu_threads = 0;  ///< of the computation; 0, or more than there are: as many as this process may use
   bool use_gpu = false;
   int gpu_id = 0;
 };

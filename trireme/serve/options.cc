@@ -73,7 +73,7 @@ constexpr Option kOptions[] = {
     {"--decode-memory", "BYTES",
      "most bytes of the pictures that are decoded or wait for the engine; others wait (default: 1G)",
      [](Options& o, const Given& g) { o.service.decode_bytes = bytes_from(g, 1 << 20, "1M"); }},
-    {"--body-limit", "BYTES", "most bytes of a request, like 16M (default: 16M)",
+    {"--body-limit", "BYTES", "most bytes of a request, like 16M; then 413 (default: 16M)",
      [](Options& o, const Given& g) { o.server.limits.body_bytes = bytes_from(g, 1 << 10, "1K"); }},
     {"--memory-limit", "BYTES", "most bytes of all requests together; then 503 (default: 256M)",
      [](Options& o, const Given& g) { o.server.max_held_bytes = bytes_value(g); }},
@@ -113,6 +113,8 @@ int default_workers(const ServeOptions& options) {
 
 void check(const ServeOptions& options) {
   if (options.model_dir.empty()) throw UsageError("which model? trireme serve --model-dir DIR");
+  if (options.predictor.use_gpu && options.predictor.engine == infer::EngineKind::openvino)
+    throw UsageError("--engine openvino computes on the CPU; with --use-gpu True take --engine torch");
   if (options.service.images_per_request > options.service.max_queue)
     throw UsageError("--images-per-request {} is more than --queue {} can hold", options.service.images_per_request,
                      options.service.max_queue);

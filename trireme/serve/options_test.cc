@@ -71,6 +71,7 @@ TEST(ServeOptions, SayWhatIsWrong) {
   EXPECT_THAT(refusal({"--drain-timeout", "-1"}), HasSubstr("500ms"));
   EXPECT_THAT(refusal({"--use-gpu", "maybe"}), HasSubstr("true or false"));
   EXPECT_THAT(refusal({"--engine", "magic"}), HasSubstr("openvino"));
+  EXPECT_THAT(refusal({"--engine", "openvino", "--use-gpu", "True"}), HasSubstr("take --engine torch"));
   EXPECT_THAT(refusal({"--queue", "2"}), HasSubstr("--images-per-request 64"));
   EXPECT_THAT(refusal({"--memory-limit", "1M"}), HasSubstr("--body-limit"));
   EXPECT_THROW(parse_options({}), UsageError);

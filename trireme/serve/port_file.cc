@@ -28,8 +28,9 @@ void PortFile::write(uint16_t port) {
 
 void PortFile::remove() noexcept {
   const std::string ours = std::exchange(content_, {});
-  if (ours.empty() || read_file(path_) != ours) return;
   std::error_code ignored;
+  if (ours.empty() || !fs::is_regular_file(fs::symlink_status(path_, ignored))) return;  // a pipe would be waited for
+  if (read_head(path_, ours.size() + 1) != ours) return;
   fs::remove(path_, ignored);
 }
 

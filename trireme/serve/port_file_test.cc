@@ -1,6 +1,7 @@
 #include "trireme/serve/port_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -30,6 +31,21 @@ TEST(PortFile, WhatAnotherServerWroteStays) {
     write_file_atomically(path, "8081\n");
   }
   EXPECT_EQ(read_file(path), "8081\n");
+}
+
+TEST(PortFile, WhateverElseIsThereInTheEndStays) {
+  const TempDir folder;
+  const std::filesystem::path large = folder.path() / "large", pipe = folder.path() / "pipe";
+  {
+    PortFile first(large), second(pipe);
+    first.write(8080);
+    std::filesystem::resize_file(large, size_t{65} << 20);  // more than read_file() takes
+    second.write(8080);
+    std::filesystem::remove(pipe);
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  }
+  EXPECT_TRUE(std::filesystem::exists(large));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(PortFile, OnlyFilesAreReplaced) {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <future>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
@@ -61,8 +60,10 @@ bool is_picture_type(const std::string& type) {
 
 /// What decoding takes at the most, a pixel: its three colours; and of a JPEG, whose colours and details may come one
 /// after the other, the two bytes of each of up to four components that libjpeg keeps until the last has come.
+constexpr size_t kPngBytesPerPixel = 3, kJpegBytesPerPixel = 3 + 2 * 4;
+
 size_t bytes_per_pixel(std::string_view image) {
-  return image.starts_with("\x89PNG") ? 3 : 3 + 2 * 4;
+  return image.starts_with("\x89PNG") ? kPngBytesPerPixel : kJpegBytesPerPixel;
 }
 
 /// Of a picture: decoding, and then resizing until the shorter side is about as long as the network's input: of a
@@ -107,13 +108,14 @@ void Service::check_preprocessing() const {
   }
 }
 
-/// A picture of just the size that the network wants must be possible.
+/// A picture of just the size that the network wants must be possible, a JPEG too.
 void Service::check_memory() const {
   const int64_t pixels = int64_t{predictor_.input().height} * predictor_.input().width;
-  const size_t least = 3 * static_cast<size_t>(pixels) + 2 * tensor_bytes();
+  const size_t least = kJpegBytesPerPixel * static_cast<size_t>(pixels) + 2 * tensor_bytes();
   if (options_.decode_bytes < least)
-    throw UsageError("--decode-memory {} is too little: a single picture of {} pixels, as {} wants it, takes {} bytes",
-                     options_.decode_bytes, pixels, predictor_.model_name(), least);
+    throw TooLittleMemory(
+        "--decode-memory {} is too little: a single picture of {} pixels, as {} wants it, may take {} bytes",
+        options_.decode_bytes, pixels, predictor_.model_name(), least);
 }
 
 bool Service::is_quick(const http::Request& request) {

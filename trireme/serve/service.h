@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/core/error.h"
 #include "trireme/http/message.h"
 #include "trireme/infer/predictor.h"
 #include "trireme/serve/batcher.h"
@@ -39,11 +40,17 @@ struct ServiceOptions {
   Clock::duration request_timeout = std::chrono::seconds(30);  ///< from the whole request to its answer
 };
 
+/// Not enough of it for a single picture: unlike all else that Service throws at the start no fault of the model.
+class TooLittleMemory : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 class Service {
  public:
   /// `predictor` must outlive it. Runs the engine once on an empty picture, so that a model that cannot work is found
   /// now and the first client does not wait for what engines do the first time. Throws UsageError for a model that does
-  /// not say how it reads pictures, and for memory that is too little for a single one.
+  /// not say how it reads pictures, TooLittleMemory.
   Service(const infer::Predictor& predictor, const ServiceOptions& options);
 
   /// Whether handle() answers without waiting for the engine or for memory: /healthz and /metrics, which must say how a

@@ -50,7 +50,7 @@ PostProcess: {Topk: {topk: 2, label_list: [red, green, blue]}}
 )";
 
 constexpr size_t kTensor = 3 * 16 * sizeof(float);
-constexpr size_t kOne = 3 * 16 + 2 * kTensor;  // pixels, what resizing may take, and the tensor
+constexpr size_t kOne = 11 * 16 + 2 * kTensor;  // pixels of a JPEG, what resizing may take, and the tensor
 
 /// The same with an input of 2 x 2.
 std::string small_network() {
@@ -199,8 +199,11 @@ TEST_F(ServiceTest, APictureMayBeTooLarge) {
 
 TEST_F(ServiceTest, MemoryForNoPictureAtAllIsFoundAtTheStart) {
   start({.decode_bytes = kOne});
+  const std::string jpeg(  // 4 x 4, and then nothing
+      "\xff\xd8\xff\xc0\0\x0b\x08\0\4\0\4\1\1\x11\0\xff\xda\0\x08\1\1\0\0\x3f\0", 25);
+  EXPECT_EQ(code_of(post(jpeg, "image/jpeg")), "400 bad_image") << "is not too large";
   EXPECT_THAT([&] { start({.decode_bytes = kOne - 1}); },
-              testing::ThrowsMessage<UsageError>(AllOf(HasSubstr("--decode-memory 431"), HasSubstr("432 bytes"))));
+              testing::ThrowsMessage<TooLittleMemory>(AllOf(HasSubstr("--decode-memory 559"), HasSubstr("560 bytes"))));
 }
 
 TEST_F(ServiceTest, PicturesAreDecodedInTurnWhenMemoryIsScarce) {

@@ -187,4 +187,15 @@ FileSum sum_of_file(const fs::path& path) {
   }
 }
 
+void check_sum(const fs::path& path, const FileSum& promised, std::string_view promiser) {
+  std::error_code ignored;  // sum_of_file() tells
+  const uint64_t bytes = fs::file_size(path, ignored);
+  if (!ignored && bytes != promised.bytes)
+    throw UsageError("{} has {} bytes, but {} says {}", path.string(), bytes, promiser, promised.bytes);
+  const FileSum found = sum_of_file(path);
+  if (found != promised)
+    throw UsageError("{} is damaged: its CRC-32C is {}, but {} says {}", path.string(), found.crc32c, promiser,
+                     promised.crc32c);
+}
+
 }  // namespace trireme::io

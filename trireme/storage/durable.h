@@ -84,5 +84,8 @@ bool remove_folder(const std::filesystem::path& folder);
 void sync_folder(const std::filesystem::path& folder);
 /// Reads the whole file. Throws SystemError.
 FileSum sum_of_file(const std::filesystem::path& path);
+/// UsageError with both numbers when the file is not the one that `promiser` tells of; SystemError when it cannot be
+/// read.
+void check_sum(const std::filesystem::path& path, const FileSum& promised, std::string_view promiser);
 
 }  // namespace trireme::io

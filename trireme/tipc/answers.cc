@@ -99,11 +99,26 @@ Numbers answer_of(std::string_view text) {
   return numbers;
 }
 
+/// JSON without its names and labels, which may have points too.
+std::string without_strings(std::string_view json) {
+  std::string rest;
+  bool inside = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"')
+      inside = !inside;
+    else if (!inside)
+      rest += json[i];
+    else if (json[i] == '\\')
+      ++i;
+  }
+  return rest;
+}
+
 /// Labels apart. What has an exponent has all its digits.
-int decimals_in(std::string_view text) {
+int decimals_in(std::string_view answer) {
   constexpr int kAll = 17;
   size_t most = 0;
-  text = text.substr(0, text.find("label"));
+  const std::string text = without_strings(answer.substr(0, answer.find(", label_name(s): [")));
   for (size_t point = text.find('.'); point != std::string_view::npos; point = text.find('.', point + 1)) {
     const size_t end = std::min(text.find_first_not_of("0123456789", point + 1), text.size());
     if (end < text.size() && (text[end] == 'e' || text[end] == 'E')) return kAll;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -46,11 +47,11 @@ const Measurement& reference_for(const Measurement& one, const std::vector<Measu
 
 }  // namespace
 
-std::optional<Throughput> parse_throughput(std::string_view log) {
+std::optional<Throughput> parse_throughput(std::istream& log) {
   constexpr size_t kWarmup = 100;
   Throughput result;
   std::vector<double> all;
-  for (const std::string& line : split(log, '\n')) {
+  for (std::string line; std::getline(log, line);) {
     if (line.find("[Eval]") != std::string::npos) continue;
     size_t at = 0;
     const auto ips = number_of(word_behind(line, " ips:", at));
@@ -86,7 +87,9 @@ std::string throughput_json(const std::string& model_name, const Measurement& me
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::string speedup_table(const std::vector<Measurement>& measurements) {
+std::string speedup_table(std::vector<Measurement> measurements) {
+  std::stable_sort(measurements.begin(), measurements.end(),
+                   [](const Measurement& a, const Measurement& b) { return a.what.devices < b.what.devices; });
   std::string text =
       "| devices | nodes | batch size | precision | samples/s | against | speed-up | efficiency |\n"
       "|---:|---:|---:|---|---:|---:|---:|---:|\n";

@@ -4,9 +4,9 @@
 //   speed-up   = throughput(N) / throughput(1)          efficiency = speed-up / N
 #pragma once
 
+#include <iosfwd>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "trireme/tipc/plan.h"
@@ -22,7 +22,7 @@ struct Throughput {
 
 /// From the lines with `ips: 123.4 samples/s` of a training's log, evaluation apart. The first ones are left out, for
 /// warming up: half of them, 100 at most. Nothing when there are none.
-std::optional<Throughput> parse_throughput(std::string_view log);
+std::optional<Throughput> parse_throughput(std::istream& log);
 
 struct Measurement {
   Measured what;
@@ -34,7 +34,8 @@ struct Measurement {
 /// One JSON object, with the names that Paddle's benchmark tools have.
 std::string throughput_json(const std::string& model_name, const Measurement& measurement);
 
-/// A row for each measurement; the speed-up against the one with the fewest devices, the same batch size and precision.
-std::string speedup_table(const std::vector<Measurement>& measurements);
+/// A row for each measurement, by the number of devices; the speed-up against the one with the fewest devices, the same
+/// batch size and precision.
+std::string speedup_table(std::vector<Measurement> measurements);
 
 }  // namespace trireme::tipc

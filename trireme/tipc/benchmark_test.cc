@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 namespace trireme::tipc {
 namespace {
 
@@ -15,24 +17,29 @@ std::string line(double ips) {
          fmt::format("{:.2f}", ips) + " samples/s, eta: 0:00:01\n";
 }
 
+std::optional<Throughput> throughput_in(const std::string& log) {
+  std::istringstream stream(log);
+  return parse_throughput(stream);
+}
+
 TEST(Benchmark, TheFirstHalfIsWarmingUp) {
   const auto found =
-      parse_throughput(line(1) + line(2) + "noise ips: x\n[Eval] ips: 900 samples/s\n" + line(100) + line(200));
+      throughput_in(line(1) + line(2) + "noise ips: x\n[Eval] ips: 900 samples/s\n" + line(100) + line(200));
   ASSERT_TRUE(found);
   EXPECT_DOUBLE_EQ(found->ips, 150);
   EXPECT_EQ(found->unit, "samples/s");
   EXPECT_EQ(found->loss, "6.95");
   EXPECT_EQ(found->lines, 2u);
-  EXPECT_FALSE(parse_throughput("nothing\n"));
-  EXPECT_FALSE(parse_throughput(" ips: \n ips: -1 samples/s\n ips:"));
+  EXPECT_FALSE(throughput_in("nothing\n"));
+  EXPECT_FALSE(throughput_in(" ips: \n ips: -1 samples/s\n ips:"));
 }
 
 TEST(Benchmark, HundredLinesAtMostAreLeftOut) {
   std::string log;
   for (int i = 0; i < 100; ++i) log += line(1);
   for (int i = 0; i < 300; ++i) log += line(7);
-  EXPECT_DOUBLE_EQ(parse_throughput(log)->ips, 7);
-  EXPECT_EQ(parse_throughput(log)->lines, 300u);
+  EXPECT_DOUBLE_EQ(throughput_in(log)->ips, 7);
+  EXPECT_EQ(throughput_in(log)->lines, 300u);
 }
 
 TEST(Benchmark, SpeedUpAndEfficiency) {
@@ -41,6 +48,8 @@ TEST(Benchmark, SpeedUpAndEfficiency) {
                                         {{"8", "bf16", 2, 16}, {10, "samples/s", "", 1}}};
   const std::string table = speedup_table(all);
   EXPECT_THAT(table, HasSubstr("| 8 | 1 | 8 | fp32 | 704.00 | 1 | 7.04 | 88 % |"));
+  const std::string backwards = speedup_table({all[1], all[0]});
+  EXPECT_THAT(backwards, HasSubstr("| 1.00 | 100 % |\n| 8 | 1 | 8 | fp32 | 704.00 | 1 | 7.04 |")) << "fewest first";
   EXPECT_THAT(table, HasSubstr("| 16 | 2 | 8 | bf16 | 160.00 | 16 | 1.00 | 100 % |"));
 }
 

@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
-#include "trireme/tipc/benchmark.h"
 #include "trireme/tipc/outdated.h"
 #include "trireme/tipc/report.h"
 
@@ -24,6 +24,17 @@ Tone tone_of(const Result& result) {
 /// The number of this machine; 0 when it is alone or the first everywhere.
 int node_of(const PlanOptions& plan) {
   return plan.nodes.empty() ? 0 : *std::max_element(plan.nodes.begin(), plan.nodes.end());
+}
+
+/// A training that says nothing of its speed has failed as a measurement.
+/// By what process 0 says, which is on the first machine.
+std::optional<Measurement> measure(const Step& step, Result& result) {
+  if (!step.measured || step.node != 0 || result.kind != Result::Kind::passed) return std::nullopt;
+  std::ifstream log(step.log);
+  if (const auto throughput = parse_throughput(log)) return Measurement{*step.measured, *throughput, result.seconds};
+  result.kind = Result::Kind::failed;
+  result.reason = "no line with `ips:` in its log";
+  return std::nullopt;
 }
 
 void write_report(const fs::path& file, std::string_view text) {
@@ -45,13 +56,14 @@ int Chain::run() {
   if (failed) throw SystemError(failed.value(), "cannot make the folder {}", folder_.string());
   write_report(file("results_cpp", ".log"), "");
   remove_old_results();
-  Runner runner({.timeout = options_.timeout,
+  Runner runner({.folder = folder_,
+                 .timeout = options_.timeout,
                  .grace = options_.grace,
                  .output = options_.output,
                  .begun = [this](const Step& step) { begun(step); },
-                 .ended = [this](const Step& step, const Result& result) { ended(step, result); }});
-  std::vector<Result> results = runner.run(steps_);
-  if (mode_ == Mode::benchmark_train) report_throughput(results);
+                 .ended = [this](const Step& step, Result& result) { ended(step, result); }});
+  const std::vector<Result> results = runner.run(steps_);
+  if (!measurements_.empty()) say(Tone::plain, "\n" + std::string(trim(speedup_table(measurements_))));
   write(file("junit", ".xml"), junit_xml(fmt::format("{}.{}", test_.model_name, to_string(mode_)), steps_, results));
   say(Tone::plain, "\n" + summary(steps_, results));
   const int code = exit_code(runner, results);
@@ -75,7 +87,8 @@ void Chain::begun(const Step& step) {
   say(Tone::plain, fmt::format("[{}/{}] {}: {}", ++begun_, steps_.size(), step.group, step.name));
 }
 
-void Chain::ended(const Step& step, const Result& result) {
+void Chain::ended(const Step& step, Result& result) {
+  const std::optional<Measurement> measurement = measure(step, result);
   if (result.kind == Result::Kind::skipped) ++begun_;
   say(tone_of(result), status_line(step, result));
   if (result.kind == Result::Kind::failed) {
@@ -85,6 +98,7 @@ void Chain::ended(const Step& step, const Result& result) {
   }
   results_ += results_line(test_.model_name, step, result) + "\n";
   write(file("results_cpp", ".log"), results_);
+  if (measurement) report_throughput(step, *measurement);
 }
 
 /// A disk that is full must not end a chain of hours: told once, and by the exit code.
@@ -99,24 +113,11 @@ void Chain::write(const fs::path& file, std::string_view text) {
   }
 }
 
-/// A training that says nothing of its speed has failed as a measurement.
-void Chain::report_throughput(std::vector<Result>& results) {
-  std::vector<Measurement> measurements;
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    if (results[i].kind != Result::Kind::passed || !steps_[i].measured) continue;
-    const auto throughput = parse_throughput(read_file(steps_[i].log).value_or(""));
-    if (!throughput) {
-      results[i].kind = Result::Kind::failed;
-      results[i].reason = "no line with `ips:` in its log";
-      say(Tone::bad, fmt::format("{}: no line with `ips:` in {}", steps_[i].group, steps_[i].log.string()));
-      continue;
-    }
-    measurements.push_back({*steps_[i].measured, *throughput, results[i].seconds});
-    const std::string json = throughput_json(test_.model_name, measurements.back());
-    write(file(steps_[i].group, ".json"), json);
-    say(Tone::plain, std::string(trim(json)));
-  }
-  if (!measurements.empty()) say(Tone::plain, "\n" + std::string(trim(speedup_table(measurements))));
+void Chain::report_throughput(const Step& step, const Measurement& measurement) {
+  measurements_.push_back(measurement);
+  const std::string json = throughput_json(test_.model_name, measurement);
+  write(file(step.group, ".json"), json);
+  say(Tone::plain, trim(json));
 }
 
 void Chain::say(Tone tone, std::string_view line) const {

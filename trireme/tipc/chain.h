@@ -11,11 +11,13 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "trireme/tipc/benchmark.h"
 #include "trireme/tipc/runner.h"
 
 namespace trireme::tipc {
@@ -42,9 +44,9 @@ class Chain {
   std::filesystem::path file(const std::string& stem, const std::string& ending) const;
   void remove_old_results() const;
   void begun(const Step& step);
-  void ended(const Step& step, const Result& result);
+  void ended(const Step& step, Result& result);
   void write(const std::filesystem::path& file, std::string_view text);
-  void report_throughput(std::vector<Result>& results);
+  void report_throughput(const Step& step, const Measurement& measurement);
   void say(Tone tone, std::string_view line) const;
 
   const Case test_;
@@ -55,6 +57,7 @@ class Chain {
   std::string results_;                        // what results_cpp.log holds
   std::set<std::filesystem::path> unwritten_;  // reports that a full disk refused and that did not succeed since
   bool told_unwritten_ = false;
+  std::vector<Measurement> measurements_;
   size_t begun_ = 0;
 };
 

@@ -55,12 +55,6 @@ Words amp_words(const Words& command, const Flag& autocast, const std::string& v
   return words;
 }
 
-/// Trireme's programs keep a log of their own in the output folder, which is ./output where they are not told.
-Words own_log_words(const Case& test, const Words& command, const std::filesystem::path& folder) {
-  if (own_program(command).empty()) return {};
-  return told(command, "output_dir", test.output_dir, folder.string());
-}
-
 /// In the original chain's order.
 Words training(const Case& test, const Words& command, const Placement& placement, const std::filesystem::path& folder,
                const std::string& epochs, const std::string& batch_size, const Words& amp) {
@@ -107,22 +101,19 @@ Words benchmark_command(const Case& test, const Placement& placement, const std:
   return training(test, command, placement, folder, test.benchmark->epochs, batch_size, amp);
 }
 
-Words eval_command(const Case& test, const Placement& placement, const std::string& weights,
-                   const std::filesystem::path& folder) {
+Words eval_command(const Case& test, const Placement& placement, const std::string& weights) {
   Words words = program(test, test.eval);
   append(words, told(test.eval, "pretrained", test.pretrained, weights));
   append(words, device_words(test, test.eval, placement));
-  append(words, own_log_words(test, test.eval, folder));
   append(words, test.extra_eval.words(test.extra_eval.values[0]));
   return words;
 }
 
 Words export_words(const Case& test, const Words& command, const std::string& weights,
-                   const std::filesystem::path& folder, const std::filesystem::path& inference) {
+                   const std::filesystem::path& inference) {
   Words words = program(test, command);
   append(words, told(command, "export_weights", test.export_weights, weights));
   append(words, told(command, "save_inference_dir", test.save_inference_dir, inference.string()));
-  append(words, own_log_words(test, command, folder));
   return words;
 }
 

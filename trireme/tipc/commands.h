@@ -19,10 +19,9 @@ Words train_command(const Case& test, Mode mode, const Placement& placement, con
                     const Trainer& trainer, const std::filesystem::path& folder);
 Words benchmark_command(const Case& test, const Placement& placement, const std::string& fp_item,
                         const std::string& batch_size, const std::filesystem::path& folder);
-Words eval_command(const Case& test, const Placement& placement, const std::string& weights,
-                   const std::filesystem::path& folder);
+Words eval_command(const Case& test, const Placement& placement, const std::string& weights);
 Words export_words(const Case& test, const Words& command, const std::string& weights,
-                   const std::filesystem::path& folder, const std::filesystem::path& inference);
+                   const std::filesystem::path& inference);
 Words infer_words(const Case& test, const InferVariant& variant, const std::filesystem::path& model, const Words& more);
 
 }  // namespace trireme::tipc

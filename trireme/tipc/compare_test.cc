@@ -101,6 +101,9 @@ TEST(Compare, RoundingIsTold) {
   EXPECT_THAT(rounding_note(log(), {}), AllOf(HasSubstr("log: its numbers have 2 digits"), HasSubstr("up to 0.005"),
                                               HasSubstr("--atol is 0.001"), HasSubstr("--score-digits 6")));
   EXPECT_EQ(rounding_note(log(), {.atol = 0.005}), "");
+  const AnswerFile sorted =
+      log(R"(a	{"class_ids": [7], "label_names": ["a \"3.14159\" score", "b.123"], "scores": [0.91]})");
+  EXPECT_THAT(rounding_note(sorted, {}), HasSubstr("log: its numbers have 2 digits"));
   EXPECT_EQ(rounding_note(log("a\t[0.123456]\nb\t[1.0]\n"), {}), "");
   EXPECT_EQ(rounding_note(log("a\t[1.5e-7]\n"), {.atol = 1e-9}), "");
   EXPECT_EQ(rounding_note(log("a\t[1, 2]\n"), {}), "") << "whole numbers need no digits";

@@ -78,7 +78,9 @@ std::vector<std::string> alternatives(const Entry& entry) {
   const std::vector<std::string> parts = entry.value.empty() ? std::vector<std::string>{""} : split(entry.value, '|');
   for (const std::string& part : parts)
     if (part.empty())
-      throw UsageError("{}: an empty alternative in '{}'; write null to leave it out", entry.origin, entry.value);
+      throw UsageError("{}: {}", entry.origin,
+                       entry.value.empty() ? "has no value; test_tipc/README.md says what it takes"
+                                           : fmt::format("an empty alternative in '{}'; remove a '|'", entry.value));
   return parts;
 }
 

@@ -4,9 +4,12 @@
 
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
+#include <set>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/text.h"
 #include "trireme/tipc/png_file.h"
 
 namespace trireme::tipc {
@@ -14,7 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kMark = "made_by_trireme_tipc";
+/// Their bytes by their names in the folder.
+using Files = std::map<std::string, std::string>;
 
 void make_folder(const fs::path& folder) {
   std::error_code failed;
@@ -40,13 +44,6 @@ std::string file_name(const std::string& name, int number) {
   return fmt::format("{}/{:03}.png", name, number);
 }
 
-/// Of a larger set before. Another machine may be making the same in the same folder: nothing else is removed.
-void remove_surplus(const fs::path& folder, const std::string& name, int from) {
-  std::error_code ignored;
-  for (int i = from; fs::remove(folder / file_name(name, i), ignored); ++i) {
-  }
-}
-
 // --- MNIST's files: a header of big-endian numbers, then bytes
 
 std::string big_endian(std::initializer_list<uint32_t> numbers) {
@@ -64,7 +61,7 @@ std::string grey(const std::vector<uint8_t>& pixels) {
   return bytes;
 }
 
-void make_idx(const fs::path& folder, const std::string& name, int first, const LiteData& data) {
+void add_idx(Files& files, const std::string& name, int first, const LiteData& data) {
   constexpr uint32_t kImages = 0x803, kLabels = 0x801, kSide = 28;
   const auto count = static_cast<uint32_t>(data.images);
   std::string images = big_endian({kImages, count, kSide, kSide}), labels = big_endian({kLabels, count});
@@ -73,31 +70,91 @@ void make_idx(const fs::path& folder, const std::string& name, int first, const 
     images += grey(picture(first + i, label, {.width = kSide, .height = kSide}));
     labels += static_cast<char>(label);
   }
-  write_file_atomically(folder / (name + "-images-idx3-ubyte"), images, {.durable = false});
-  write_file_atomically(folder / (name + "-labels-idx1-ubyte"), labels, {.durable = false});
+  files[name + "-images-idx3-ubyte"] = images;
+  files[name + "-labels-idx1-ubyte"] = labels;
 }
 
 /// One half: DIR/000.png … and DIR_list.txt.
-void make_split(const fs::path& folder, const std::string& name, int first, const LiteData& data) {
-  make_folder(folder / name);
+void add_split(Files& files, const std::string& name, int first, const LiteData& data) {
   std::string list;
   for (int i = 0; i < data.images; ++i) {
     const int label = i % data.classes;
     const std::string file = file_name(name, i);
-    const std::string bytes =
+    files[file] =
         png_of(static_cast<uint32_t>(data.width), static_cast<uint32_t>(data.height), picture(first + i, label, data));
-    write_file_atomically(folder / file, bytes, {.durable = false});
     list += fmt::format("{} {}\n", file, label);
   }
-  write_file_atomically(folder / (name + "_list.txt"), list, {.durable = false});
-  remove_surplus(folder, name, data.images);
+  files[name + "_list.txt"] = list;
+}
+
+Files files_of(const LiteData& data) {
+  Files files;
+  add_split(files, "train", 0, data);
+  add_split(files, "val", data.images, data);
+  add_idx(files, "train", 0, data);
+  add_idx(files, "t10k", data.images, data);
+  return files;
+}
+
+// --- the mark: a line for each file that was made
+
+using Lines = std::set<std::string>;
+constexpr const char* kTitle = "Made by `trireme tipc prepare`: name, size and check sum.";
+
+std::string mark_line(const std::string& name, std::string_view bytes) {
+  return fmt::format("{} {} {:08x}", name, bytes.size(), crc32(bytes));
+}
+
+Lines mark_lines(const Files& files) {
+  Lines lines;
+  for (const auto& [name, bytes] : files) lines.insert(mark_line(name, bytes));
+  return lines;
+}
+
+Lines read_mark(const fs::path& folder) {
+  Lines lines;
+  for (const std::string& line : split(read_file(lite_data_mark(folder)).value_or(""), '\n'))
+    if (!line.empty() && line != kTitle) lines.insert(line);
+  return lines;
+}
+
+void write_mark(const fs::path& folder, const Lines& lines) {
+  std::string text = std::string(kTitle) + "\n";
+  for (const std::string& line : lines) text += line + "\n";
+  write_file_atomically(lite_data_mark(folder), text);
+}
+
+std::set<std::string> names_in(const Lines& lines) {
+  std::set<std::string> names;
+  for (const std::string& line : lines) names.insert(line.substr(0, line.find(' ')));
+  return names;
+}
+
+/// A data set may have been copied over what was made.
+void refuse_others(const fs::path& folder, const Lines& made) {
+  constexpr size_t kMost = 64u << 20;
+  std::error_code ignored;
+  for (const std::string& name : names_in(made)) {
+    const fs::path file = folder / name;
+    if (!fs::exists(fs::symlink_status(file, ignored))) continue;
+    const auto bytes = read_head(file, kMost);
+    if (bytes && made.contains(mark_line(name, *bytes))) continue;
+    throw UsageError(
+        "{} is not what `trireme tipc prepare` made: all is left alone. Is the data yours? Then remove {}; else remove "
+        "that file",
+        file.string(), lite_data_mark(folder).string());
+  }
 }
 
 }  // namespace
 
+fs::path lite_data_mark(const fs::path& folder) {
+  return folder / "made_by_trireme_tipc";
+}
+
 DataState data_state(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::exists(folder / kMark, ignored)) return DataState::lite;
+  if (fs::exists(lite_data_mark(folder), ignored)) return DataState::lite;
   const bool something = fs::exists(folder, ignored) && !(fs::is_directory(folder) && fs::is_empty(folder, ignored));
   return something ? DataState::other : DataState::absent;
 }
@@ -108,12 +165,23 @@ void make_lite_data(const fs::path& folder, const LiteData& data) {
         "{} is there and was not made by `trireme tipc prepare`: it is left alone. Run the chain in another folder, or "
         "move it away",
         folder.string());
+  const Files files = files_of(data);
+  const Lines now = mark_lines(files), before = read_mark(folder);
+  Lines both = before;
+  both.insert(now.begin(), now.end());
+  refuse_others(folder, both);
+  // Until all is there, the mark tells of both: for whoever comes after an end halfway, and for another machine that
+  // makes the same in the same folder.
   make_folder(folder);
-  write_file_atomically(folder / kMark, "The pictures in this folder are made by `trireme tipc prepare`.\n");
-  make_split(folder, "train", 0, data);
-  make_split(folder, "val", data.images, data);
-  make_idx(folder, "train", 0, data);
-  make_idx(folder, "t10k", data.images, data);
+  write_mark(folder, both);
+  for (const auto& [name, bytes] : files) {
+    make_folder((folder / name).parent_path());
+    write_file_atomically(folder / name, bytes, {.durable = false});
+  }
+  std::error_code ignored;
+  for (const std::string& name : names_in(before))
+    if (!files.contains(name)) fs::remove(folder / name, ignored);
+  write_mark(folder, now);
 }
 
 }  // namespace trireme::tipc

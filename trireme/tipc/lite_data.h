@@ -26,7 +26,11 @@ enum class DataState {
 };
 DataState data_state(const std::filesystem::path& folder);
 
-/// Replaces lite data that is there. UsageError when the folder holds something else.
+/// In a folder with lite data: tells what was made, so that nothing else is replaced.
+std::filesystem::path lite_data_mark(const std::filesystem::path& folder);
+
+/// Replaces lite data that is there. UsageError when the folder holds something else, or a file in it is no longer what
+/// was made; nothing is changed then.
 void make_lite_data(const std::filesystem::path& folder, const LiteData& data = {});
 
 }  // namespace trireme::tipc

@@ -52,6 +52,45 @@ TEST(LiteData, MadeAgainItIsTheSame) {
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "set/train/008.png"));
 }
 
+TEST(LiteData, DataCopiedOverItIsLeftAlone) {
+  for (const char* name : {"train_list.txt", "t10k-images-idx3-ubyte", "val/001.png", "train/008.png"}) {
+    const TempDir folder;
+    make_lite_data(folder.path(), {.images = 9});
+    std::string own = *read_file(folder.path() / name);
+    own.back() ^= 1;  // of the same size
+    write_file_atomically(folder.path() / name, own);
+    const auto before = read_file(folder.path() / "val/000.png");
+    try {
+      make_lite_data(folder.path(), {.images = 2});
+      ADD_FAILURE() << name;
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr((folder.path() / name).string() + " is not what"),
+                                               testing::HasSubstr("remove " + lite_data_mark(folder.path()).string())));
+    }
+    EXPECT_EQ(read_file(folder.path() / name), own);
+    EXPECT_EQ(read_file(folder.path() / "val/000.png"), before) << "nothing is changed";
+  }
+}
+
+TEST(LiteData, PicturesOfItsKindThatItDidNotMakeStay) {
+  const TempDir folder;
+  make_lite_data(folder.path(), {.images = 2});
+  write_file_atomically(folder.path() / "train/002.png", "mine");
+  make_lite_data(folder.path(), {.images = 2});
+  EXPECT_EQ(read_file(folder.path() / "train/002.png"), "mine");
+  EXPECT_THROW(make_lite_data(folder.path(), {.images = 3}), UsageError);
+}
+
+TEST(LiteData, AnEndHalfwayIsMadeGood) {
+  const TempDir folder;
+  make_lite_data(folder.path(), {.images = 4});
+  const auto mark = *read_file(lite_data_mark(folder.path()));
+  std::filesystem::remove(folder.path() / "train_list.txt");
+  make_lite_data(folder.path(), {.images = 4});
+  EXPECT_TRUE(read_file(folder.path() / "train_list.txt"));
+  EXPECT_EQ(*read_file(lite_data_mark(folder.path())), mark);
+}
+
 TEST(LiteData, SomebodysOwnDataIsLeftAlone) {
   const TempDir folder;
   write_file_atomically(folder.path() / "mine.txt", "x");

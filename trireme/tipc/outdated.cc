@@ -1,6 +1,7 @@
 #include "trireme/tipc/outdated.h"
 
 #include <algorithm>
+#include <set>
 
 #include "trireme/core/error.h"
 
@@ -14,12 +15,16 @@ bool is_inside(const fs::path& folder, const fs::path& path) {
   return end == folder.end();
 }
 
+/// In the folders of all combinations.
 std::vector<fs::path> old_infer_logs(const fs::path& folder, int node) {
   std::error_code ignored;
   std::vector<fs::path> logs;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (is_infer_log(entry.path().filename().string(), node) && !entry.is_directory(ignored))
-      logs.push_back(entry.path());
+  for (const auto& group : fs::directory_iterator(folder, ignored)) {
+    if (group.is_symlink(ignored)) continue;
+    for (const auto& entry : fs::directory_iterator(group, ignored))
+      if (is_infer_log(entry.path().filename().string(), node) && !entry.is_directory(ignored))
+        logs.push_back(entry.path());
+  }
   return logs;
 }
 
@@ -37,10 +42,13 @@ void remove_inside(const fs::path& folder, const fs::path& path) {
 }
 
 void remove_old_logs(const fs::path& folder, const std::vector<Step>& steps) {
+  std::set<int> nodes;
   for (const Step& step : steps) {
     remove_inside(folder, step.log);
-    for (const fs::path& log : old_infer_logs(step.log.parent_path(), step.node)) remove_inside(folder, log);
+    nodes.insert(step.node);
   }
+  for (const int node : nodes)
+    for (const fs::path& log : old_infer_logs(folder, node)) remove_inside(folder, log);
 }
 
 }  // namespace trireme::tipc

@@ -15,7 +15,8 @@ namespace trireme::tipc {
 /// `folder`, SystemError when it cannot be removed.
 void remove_inside(const std::filesystem::path& folder, const std::filesystem::path& path);
 
-/// The logs of the steps, and those of other alternatives of inference in the same folders (`cpp_infer_….log`).
+/// The logs of the steps, and those of inference in every combination's folder (`cpp_infer_….log`), which `compare`
+/// reads.
 void remove_old_logs(const std::filesystem::path& folder, const std::vector<Step>& steps);
 
 }  // namespace trireme::tipc

@@ -32,12 +32,10 @@ class OutdatedTest : public testing::Test {
 
 TEST_F(OutdatedTest, OnlyLogsOfTheChainGo) {
   const std::vector<fs::path> old = {"chain/group/cpp_infer_cpu_batchsize_1.log", "chain/group/eval.log",
-                                     "chain/group/cpp_infer_gpu_batchsize_64.log"};
-  const std::vector<fs::path> kept = {"chain/group/cpp_infer_cpu_batchsize_1.node1.log",
-                                      "chain/group/notes.log",
-                                      "chain/group/cpp_infer_notes.txt",
-                                      "chain/other/cpp_infer_cpu_batchsize_1.log",
-                                      "chain/group/cpp_infer_folder.log/file",
+                                     "chain/group/cpp_infer_gpu_batchsize_64.log",
+                                     "chain/other/cpp_infer_cpu_batchsize_1.log"};
+  const std::vector<fs::path> kept = {"chain/group/cpp_infer_cpu_batchsize_1.node1.log", "chain/group/notes.log",
+                                      "chain/group/cpp_infer_notes.txt", "chain/group/cpp_infer_folder.log/file",
                                       "cpp_infer_cpu_batchsize_1.log"};
   for (const auto& files : {old, kept})
     for (const fs::path& file : files) make(file);

@@ -51,10 +51,10 @@ TEST(OwnPrograms, BehindTheKeysOfTheDocuments) {
   EXPECT_THAT(commands(lines, "./test_tipc/output/tiny/lite_train_lite_infer/norm_train_gpus_cpu2"),
               ElementsAre("trireme launch -n 2 --log_dir F/log trireme train -c a.yaml -o Global.device=cpu -o "
                           "Global.output_dir=F -o Global.epochs=2 -o DataLoader.Train.sampler.batch_size=4",
-                          "trireme eval -c a.yaml -o Global.pretrained_model=F/latest -o Global.device=cpu "
-                          "-o Global.output_dir=F",
+                          "trireme eval -c a.yaml -o Global.pretrained_model=F/latest -o Global.device=cpu",
+
                           "trireme export -c a.yaml -o Global.pretrained_model=F/latest -o "
-                          "Global.save_inference_dir=F/inference -o Global.output_dir=F",
+                          "Global.save_inference_dir=F/inference",
                           "trireme infer --use-gpu=False --batch-size=1 --model-dir=F/inference --score-digits=6 "
                           "--img-path=./images/demo.png --benchmark=True"));
 }

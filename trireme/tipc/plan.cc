@@ -13,6 +13,7 @@ namespace {
 using std::filesystem::path;
 
 constexpr const char* kNotFirst = "trainer 0 saves";
+constexpr const char* kMeasuredElsewhere = "the first machine measures one device";
 constexpr const char* kInferLog = "cpp_infer_";
 
 /// The folder may be one that all machines see.
@@ -44,15 +45,8 @@ class Planner {
     if (!test_.benchmark)
       throw UsageError("{}: benchmark_train needs a section train_benchmark_params (batch_size, fp_items, epoch)",
                        test_.model_name);
-    std::vector<std::pair<Placement, int>> placements;
-    if (!has_single()) placements.emplace_back(single(test_.placements.front()), 0);
-    for (size_t i = 0; i < test_.placements.size(); ++i) placements.emplace_back(test_.placements[i], node_of(i));
-    for (const auto& [placement, node] : placements)
-      for (const std::string& fp_item : test_.benchmark->fp_items)
-        for (const std::string& batch_size : test_.benchmark->batch_sizes) {
-          node_ = node;
-          benchmark(placement, fp_item, batch_size);
-        }
+    for (size_t i = 0; i < test_.placements.size(); ++i) benchmarks_on(test_.placements[i], node_of(i));
+    if (!has_single()) benchmark_single();
   }
 
   std::vector<Step> take() { return std::move(steps_); }
@@ -65,6 +59,20 @@ class Planner {
     std::string own = name;
     for (int next = 2; !groups_.insert(own).second; ++next) own = fmt::format("{}_{}", name, next);
     return own;
+  }
+
+  void benchmarks_on(const Placement& placement, int node) {
+    node_ = node;
+    for (const std::string& fp_item : test_.benchmark->fp_items)
+      for (const std::string& batch_size : test_.benchmark->batch_sizes) benchmark(placement, fp_item, batch_size);
+  }
+
+  /// What speed-ups are counted from: on the first machine only, since all may write into one folder, and last, so that
+  /// no other machine waits for it.
+  void benchmark_single() {
+    const size_t first = steps_.size();
+    benchmarks_on(single(test_.placements.front()), node_of(0));
+    for (size_t i = first; i < steps_.size() && node_ != 0; ++i) steps_[i].skip = kMeasuredElsewhere;
   }
 
   bool has_single() const {
@@ -127,7 +135,7 @@ class Planner {
 
   void add_eval(size_t train, const Placement& placement, const Weights& weights) {
     if (test_.eval.empty()) return;
-    Step& step = add(StepKind::eval, "eval", eval_command(test_, placement, weights.path(), folder()), "eval");
+    Step& step = add(StepKind::eval, "eval", eval_command(test_, placement, weights.path()), "eval");
     use_weights(step, train, weights);
     show_gpu(step, placement.first_gpu());
   }
@@ -140,8 +148,8 @@ class Planner {
   }
 
   size_t add_export(const Words& command, const std::string& weights) {
-    Step& step = add(StepKind::export_model, "export",
-                     export_words(test_, command, weights, folder(), inference_folder()), "export");
+    Step& step =
+        add(StepKind::export_model, "export", export_words(test_, command, weights, inference_folder()), "export");
     if (node_ == 0) step.outdated = {inference_folder()};
     return steps_.size() - 1;
   }

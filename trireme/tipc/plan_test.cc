@@ -117,8 +117,9 @@ TEST(Plan, OnTheCpuNoGpuIsAskedFor) {
 TEST(Plan, OwnProgramsWriteIntoTheChainsFolderOnly) {
   for (const Mode mode : {Mode::lite_train_lite_infer, Mode::whole_infer, Mode::benchmark_train})
     for (const Step& step : plan(own_lines("cpu:1"), mode)) {
-      if (step.kind == StepKind::infer) continue;  // writes nothing
-      EXPECT_THAT(shown(step), HasSubstr("-o Global.output_dir=" + step.log.parent_path().string())) << step.name;
+      if (step.kind == StepKind::infer || step.kind == StepKind::eval) continue;  // write nothing
+      const std::string key = step.kind == StepKind::train ? "output_dir=" : "save_inference_dir=";
+      EXPECT_THAT(shown(step), HasSubstr("-o Global." + key + step.log.parent_path().string())) << step.name;
     }
 }
 
@@ -185,20 +186,33 @@ TEST(Plan, WithoutEvalExportOrInference) {
 TEST(Plan, BenchmarkAddsWhatItIsCountedFrom) {
   const auto steps = plan(with_line(long_lines(), 4, "gpu_list:0,1"), Mode::benchmark_train);
   ASSERT_EQ(steps.size(), 2u * 4);
-  EXPECT_EQ(steps[0].group, "bs8_fp32_DP_N1C1");
-  EXPECT_THAT(shown(steps[0]), HasSubstr("A=1 B=x:y trireme launch --gpus 0 "));
-  EXPECT_THAT(shown(steps[0]), HasSubstr("-o Global.epochs=1 -o AMP.use_amp=False"));
-  EXPECT_THAT(shown(steps[2]), HasSubstr("-o AMP.level=O1 -o AMP.dtype=bfloat16"));
-  EXPECT_THAT(shown(steps[5]), HasSubstr("-o DataLoader.Train.sampler.batch_size=16"));
-  EXPECT_EQ(steps[7].measured->devices, 2);
+  EXPECT_EQ(steps[4].group, "bs8_fp32_DP_N1C1");
+  EXPECT_THAT(shown(steps[4]), HasSubstr("A=1 B=x:y trireme launch --gpus 0 "));
+  EXPECT_THAT(shown(steps[4]), HasSubstr("-o Global.epochs=1 -o AMP.use_amp=False"));
+  EXPECT_THAT(shown(steps[6]), HasSubstr("-o AMP.level=O1 -o AMP.dtype=bfloat16"));
+  EXPECT_THAT(shown(steps[1]), HasSubstr("-o DataLoader.Train.sampler.batch_size=16"));
+  EXPECT_EQ(steps[3].measured->devices, 2);
+  for (const Step& step : steps) EXPECT_EQ(step.skip, "");
   EXPECT_EQ(plan(long_lines(), Mode::benchmark_train).size(), 2u * 4) << "0 is in the list already";
   EXPECT_THROW(plan(short_lines(), Mode::benchmark_train), UsageError);
+}
+
+TEST(Plan, TheFirstMachineMeasuresOneDevice) {
+  const auto lines = with_line(long_lines(), 4, "gpu_list:10.0.0.1,10.0.0.2;0");
+  const auto first = plan(lines, Mode::benchmark_train, {.nodes = {0}});
+  const auto second = plan(lines, Mode::benchmark_train, {.nodes = {1}});
+  ASSERT_EQ(second.size(), 2u * 4);
+  for (size_t i = 0; i < second.size(); ++i) {
+    EXPECT_EQ(first[i].skip, "");
+    EXPECT_EQ(second[i].skip, i < 4 ? "" : "the first machine measures one device") << second[i].group;
+    EXPECT_NE(second[i].log, first[i].log) << "the folder may be shared";
+  }
 }
 
 TEST(Plan, ADeviceOfACpuIsAThread) {
   const auto lines = with_line(long_lines(), 4, "gpu_list:cpu:2");
   EXPECT_THAT(shown(plan(lines, Mode::benchmark_train)[0]),
-              HasSubstr("CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1 A=1 B=x:y trireme launch -n 1 "));
+              HasSubstr("CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=1 A=1 B=x:y trireme launch -n 2 "));
   EXPECT_THAT(shown(plan(with_line(lines, 57, "flags:OMP_NUM_THREADS=4"), Mode::benchmark_train)[0]),
               HasSubstr("CUDA_VISIBLE_DEVICES=-1 OMP_NUM_THREADS=4 trireme launch "));
 }

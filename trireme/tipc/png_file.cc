@@ -1,7 +1,6 @@
 #include "trireme/tipc/png_file.h"
 
 #include <algorithm>
-#include <string_view>
 
 namespace trireme::tipc {
 namespace {
@@ -10,15 +9,6 @@ std::string big_endian(uint32_t value) {
   std::string bytes;
   for (int shift = 24; shift >= 0; shift -= 8) bytes += static_cast<char>(value >> shift & 0xff);
   return bytes;
-}
-
-uint32_t crc32(std::string_view bytes) {
-  uint32_t crc = 0xffffffff;
-  for (const char byte : bytes) {
-    crc ^= static_cast<uint8_t>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
-  }
-  return ~crc;
 }
 
 uint32_t adler32(std::string_view bytes) {
@@ -54,6 +44,15 @@ std::string stored(std::string_view bytes) {
 }
 
 }  // namespace
+
+uint32_t crc32(std::string_view bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const char byte : bytes) {
+    crc ^= static_cast<uint8_t>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return ~crc;
+}
 
 std::string png_of(uint32_t width, uint32_t height, const std::vector<uint8_t>& pixels) {
   std::string rows;

@@ -3,11 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace trireme::tipc {
 
 /// `pixels`: red, green, blue of each pixel, row by row: width * height * 3 bytes.
 std::string png_of(uint32_t width, uint32_t height, const std::vector<uint8_t>& pixels);
+
+/// The check sum of its parts.
+uint32_t crc32(std::string_view bytes);
 
 }  // namespace trireme::tipc

@@ -90,13 +90,13 @@ void put_weights(Step& step) {
       word.replace(word.size() - named.size(), std::string::npos, found[0].string());
 }
 
-void make_room(const Step& step) {
+void make_room(const Step& step, const fs::path& folder) {
   std::error_code failed;
   fs::create_directories(step.log.parent_path(), failed);
   if (failed) throw SystemError(failed.value(), "cannot make the folder {}", step.log.parent_path().string());
   std::vector<fs::path> outdated = step.outdated;
   if (step.weights && step.kind == StepKind::train) outdated = find_weights(*step.weights);
-  for (const fs::path& path : outdated) remove_inside(step.log.parent_path(), path);
+  for (const fs::path& path : outdated) remove_inside(folder, path);
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -143,7 +143,7 @@ Result Runner::try_step(Step& step, proc::SignalGate& gate) {
 }
 
 Result Runner::run_step(Step& step, proc::SignalGate& gate) {
-  make_room(step);
+  make_room(step, options_.folder);
   put_weights(step);
   if (options_.begun) options_.begun(step);
   const Clock::time_point start = Clock::now();

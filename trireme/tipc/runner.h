@@ -1,6 +1,6 @@
 // Runs the steps of a plan one after the other and tells how each ended.
 //
-//   Runner runner({.timeout = 10min, .output = print_bytes, .ended = print_status});
+//   Runner runner({.folder = folder, .timeout = 10min, .output = print_bytes, .ended = print_status});
 //   const std::vector<Result> results = runner.run(steps);
 //   return exit_code(runner, results);
 //
@@ -36,13 +36,14 @@ struct Result {
 };
 
 struct RunOptions {
+  std::filesystem::path folder{};                               ///< the chain's: outside of it nothing is removed
   std::chrono::milliseconds timeout{std::chrono::minutes(15)};  ///< for each step
   std::chrono::milliseconds grace{std::chrono::seconds(15)};    ///< between SIGTERM and SIGKILL
   std::chrono::milliseconds give_up{std::chrono::seconds(10)};  ///< after SIGKILL, on what not even that ends
   std::chrono::milliseconds impatience{100};             ///< a second signal sooner than this is part of the first
   std::function<void(std::string_view bytes)> output{};  ///< gets what steps print; logs have it anyway
   std::function<void(const Step&)> begun{};
-  std::function<void(const Step&, const Result&)> ended{};
+  std::function<void(const Step&, Result&)> ended{};  ///< may find that a step failed which ended well
 };
 
 class Runner {

@@ -138,7 +138,7 @@ TEST_F(RunnerTest, EnvironmentAndOutdatedFiles) {
   Step step = shell("a", "echo is $X; test ! -e " + (folder_.path() / "group/inference").string());
   step.environment = {{"X", "set"}};
   step.outdated = {folder_.path() / "group/inference"};
-  Runner runner({});
+  Runner runner({.folder = folder_.path()});
   EXPECT_THAT(kinds(run(runner, {step})), ElementsAre(Kind::passed)) << log("a");
   EXPECT_THAT(log("a"), HasSubstr("is set"));
 }
@@ -160,9 +160,23 @@ TEST_F(RunnerTest, ATrainingBeginsWithoutOldWeights) {
   std::filesystem::create_directories(folder / "tiny/latest");
   Step step = shell("train", "true");
   step.weights = Weights{folder, "latest"};
-  Runner runner({});
+  Runner runner({.folder = folder_.path()});
   EXPECT_THAT(kinds(run(runner, {step})), ElementsAre(Kind::passed));
   EXPECT_FALSE(std::filesystem::exists(folder / "tiny/latest"));
+}
+
+TEST_F(RunnerTest, NothingIsRemovedBehindALinkInTheGroupsPlace) {
+  const TempDir elsewhere;
+  for (const char* name : {"inference", "latest"}) std::filesystem::create_directory(elsewhere.path() / name);
+  std::filesystem::create_directory_symlink(elsewhere.path(), folder_.path() / "group");
+  Step train = shell("train", "true"), exported = shell("export", "true");
+  train.weights = Weights{folder_.path() / "group", "latest"};
+  exported.outdated = {folder_.path() / "group/inference"};
+  Runner runner({.folder = folder_.path()});
+  const auto results = run(runner, {train, exported});
+  EXPECT_THAT(kinds(results), ElementsAre(Kind::failed, Kind::failed));
+  EXPECT_THAT(results[1].reason, HasSubstr("leads out of"));
+  for (const char* name : {"inference", "latest"}) EXPECT_TRUE(std::filesystem::exists(elsewhere.path() / name));
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ Case read_case(const fs::path& file, const std::string& gpu_list) {
 std::string expected_in(const Case& test, const Step& step, const std::string& folder) {
   if (step.kind == StepKind::infer) return " --score-digits=6 ";
   if (step.kind == StepKind::eval) return "-o Global.pretrained_model=" + folder + "/" + test.train_model_name + " ";
+  if (step.kind == StepKind::export_model) return "-o Global.save_inference_dir=" + folder + "/inference";
   return "-o Global.output_dir=" + folder;
 }
 

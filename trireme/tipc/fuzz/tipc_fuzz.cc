@@ -5,6 +5,7 @@
 //   build-fuzz/bin/tipc_fuzz -max_total_time=30 trireme/tipc/fuzz/corpus
 #include <cstdint>
 #include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "trireme/core/error.h"
@@ -44,7 +45,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   set_log_level(LogLevel::off);
   const std::string text(reinterpret_cast<const char*>(data), size);
   tipc::parse_answers(text, "fuzz");
-  tipc::parse_throughput(text);
+  std::istringstream log(text);
+  tipc::parse_throughput(log);
   try {
     fuzz_case(text);
   } catch (const UsageError&) {

@@ -1,6 +1,6 @@
-// How errors become words and exit codes, for every program here.
+// How errors become words and exit codes, for `trireme` and the programs behind it (apps/).
 //
-//   int main(int argc, char** argv) { return apps::run_main([&] { return run({argv + 1, argv + argc}); }); }
+//   int main(int argc, char** argv) { return run_main([&] { return run({argv + 1, argv + argc}); }); }
 #pragma once
 
 #include <fmt/core.h>
@@ -14,7 +14,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme::apps {
+namespace trireme {
 
 /// "trireme: error: …". Its lines stay lines, but a file's name in them may hold what a terminal takes for commands.
 inline void print_error(std::string_view message) {
@@ -36,4 +36,4 @@ int run_main(Run run) {
   }
 }
 
-}  // namespace trireme::apps
+}  // namespace trireme
