@@ -33,7 +33,7 @@ demo:  ## see it learn: two processes train together, a model is exported, an im
 	@cmake --build build --target trireme_products example_mnist
 	@setup/demo.sh build/bin
 
-# By hand: bench/training/training_bench.py, which trains for an hour, or needs a GPU.
+# By hand: bench/training/training_bench.py, which trains for an hour, or needs a GPU, and bench/gpu/gpu_bench.py.
 bench: build  ## side by side with the peers
 	setup/setup.sh interop
 	cmake --build build --target trireme_benches
@@ -41,6 +41,7 @@ bench: build  ## side by side with the peers
 	bench/allreduce/allreduce_bench.py --write
 	bench/inference/inference_bench.py --write
 	bench/image/image_bench.py --write
+	bench/speedup/speedup_bench.py --write
 
 install: build  ## install below PREFIX (and DESTDIR)
 	cmake --install build --prefix $(PREFIX)

@@ -91,6 +91,7 @@ std::vector<std::string> labels(const TrainConfig& config) {
   const fs::path file = label_file(named);
   std::error_code ignored;
   if (fs::exists(file, ignored)) return preprocess::read_labels(file);
+  if (named.is_option()) named.fail("there is no {}", file.string());
   log_warning("{}", named.remark(fmt::format("there is no {}; the model will tell classes by number", file.string())));
   return {};
 }

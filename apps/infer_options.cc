@@ -26,7 +26,10 @@ struct Option {
 const std::map<std::string, Option>& table() {
   using O = InferOptions;
   using G = const Given;
-  static const Option image{[](O& o, G& g) { o.image = g.text; }};
+  static const Option image{[](O& o, G& g) {
+    if (!o.image.empty()) throw UsageError("{} is there twice; it takes one file, or a folder of them", g.source);
+    o.image = g.text;
+  }};
   static const std::map<std::string, Option> options = {
       {"--model-dir", {[](O& o, G& g) { o.model_dir = g.text; }}},
       {"--image", image},
@@ -50,6 +53,8 @@ const Option& option_named(const std::string& name) {
   if (found != table().end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [known, option] : table()) names.push_back(known);
+  if (!name.starts_with('-'))
+    throw UsageError("'{}' belongs to no option; --image takes one file, or a folder of them", printable(name));
   const auto near = closest(name, names);
   throw UsageError("trireme infer has no option '{}'{} (see: trireme infer --help)", printable(name),
                    near ? fmt::format("; did you mean '{}'?", *near) : "");

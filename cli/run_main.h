@@ -3,6 +3,7 @@
 //   int main(int argc, char** argv) { return run_main([&] { return run({argv + 1, argv + argc}); }); }
 #pragma once
 
+#include <fcntl.h>
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -23,8 +24,15 @@ inline void print_error(std::string_view message) {
   fmt::print(stderr, "trireme: error: {}\n", join(lines, "\n"));
 }
 
+/// The number of a closed standard stream would go to the next file that is opened, and messages into that file.
+inline void fill_standard_streams() {
+  for (const int stream : {0, 1, 2})
+    if (::fcntl(stream, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+}
+
 template <typename Run>
 int run_main(Run run) {
+  fill_standard_streams();
   try {
     return run();
   } catch (const Error& error) {

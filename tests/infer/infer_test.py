@@ -201,6 +201,8 @@ class Wrong(AnswersCase):
                             (("--image", "x", "--engine", "tensorrt"), "auto, openvino, torch"),
                             (("--image", "x", "--use-gpu=perhaps"), "true or false"),
                             (("--image", "x", "--use-gpu", "--engine", "openvino"), "take --engine torch"),
+                            (("--image", "x", "--image", "y"), "--image is there twice; it takes one file, or a folder"),
+                            (("--image", "x.png", "y.png"), "'y.png' belongs to no option; --image takes one file"),
                             (("--image", "x", "--score-digits", "10"), "from 0 to 9")):
             self.assert_says(self.infer(*words, code=2), said)
         self.assert_says(self.infer("--image", "nowhere.jpg", code=1), "there is no file or folder nowhere.jpg")

@@ -387,7 +387,8 @@ class Benchmark(TipcCase):
         result = self.run_chain("--quiet", mode="benchmark_train")
         self.assert_ends(result, 0)
         self.assert_says(result, r'"ips": 160\.0', r"^\| 1 \| 1 \| 8 \| fp32 \| 90\.00 \| 1 \| 1\.00 \| 100 % \|$",
-                         r"^\| 2 \| 1 \| 8 \| fp32 \| 160\.00 \| 1 \| 1\.78 \| 89 % \|$")
+                         r"^\| 2 \| 1 \| 8 \| fp32 \| 160\.00 \| 1 \| 1\.78 \| 89 % \|$",
+                         "bs8_fp32_DP_N1C2: the mean of 2 only")
         self.assertIn('"device_num": "N1C2"', self.output("bs8_fp32_DP_N1C2.json", mode="benchmark_train"))
 
     def test_without_its_section(self):

@@ -46,6 +46,14 @@ class Exported(ExportCase):
             self.assert_ends(self.start_command(words, env=PLAIN, cwd="/proc").wait(SECONDS), 0)
         self.assertEqual(self.files(), FILES)
 
+    def test_messages_never_end_up_in_files(self):
+        """The numbers of closed streams are those that the next opened files get."""
+        script = f'exec "{TRIREME}" export -c config.yaml -o Global.save_inference_dir=closed <&- >&- 2>&-'
+        self.assert_ends(self.start_command(["sh", "-c", script], env=PLAIN).wait(SECONDS), 0)
+        self.export("Global.save_inference_dir=open")
+        for name in FILES:
+            self.assertEqual(*((self.folder / folder / name).stat().st_size for folder in ("closed", "open")), name)
+
     def test_the_next_step_can_be_pasted(self):
         result = self.export("Global.save_inference_dir=it's mine", "Global.output_dir=a b")
         self.assertIn(r"try: trireme infer --model-dir 'it'\''s mine' --image", result.out)
@@ -122,8 +130,11 @@ class Refused(ExportCase):
         self.write("names.txt", "0 cat\n1 dog\n")
         result = self.export("Infer={PostProcess: {class_id_map_file: names.txt}}", code=2)
         self.assert_says(result, "has 2 names, but LeNet has 4 classes", "class_id_map_file=None")
-        result = self.export("Infer={PostProcess: {class_id_map_file: none_such.txt}}")
-        self.assert_says(result, "WARNING: .*there is no none_such.txt")
+        # A file may name one of PaddleClas' own, which need not be here; an option names what is meant.
+        self.write("own.yaml", "base: config.yaml\nInfer: {PostProcess: {class_id_map_file: none_such.txt}}\n")
+        self.assert_says(self.export(config="own.yaml"), "WARNING: .*there is no none_such.txt")
+        result = self.export("Infer.PostProcess.class_id_map_file=nosuch.txt", code=2)
+        self.assert_says(result, "there is no nosuch.txt")
 
     def test_a_folder_that_cannot_be_written(self):
         self.write("file", "")

@@ -75,6 +75,7 @@ bool Reader::string(string_t& value) {
   if (index == limits_.images)
     throw RequestError(problem("too_many_images"), "more than {} images in one request; send several requests",
                        limits_.images);
+  std::erase_if(value, [](char c) { return c == '\n' || c == '\r'; });  // as mail has it, and many encoders
   Base64Decoded picture = base64_decode(base64_of(value));
   if (!picture.ok()) throw RequestError(problem("bad_base64"), "images[{}]: {}", index, picture.error);
   request_.images.push_back(std::move(picture.bytes));

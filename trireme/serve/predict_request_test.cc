@@ -34,6 +34,11 @@ TEST(PredictRequest, APictureMayBeADataUrl) {
     EXPECT_THAT(refusal(fmt::format(R"({{"images": ["{}"]}})", text)), HasSubstr("bad_base64")) << text;
 }
 
+TEST(PredictRequest, LinesOfBase64AreOneText) {
+  EXPECT_THAT(parse_predict_json(R"({"images": ["aGVs\nbG8=\n", "YW\r\nJj"]})", {}).images,
+              ElementsAre("hello", "abc"));
+}
+
 TEST(PredictRequest, SaysWhatIsWrong) {
   EXPECT_THAT(refusal("{\"images\": [\"YQ==\""), HasSubstr("bad_json: the body is no JSON: byte 19"));
   EXPECT_THAT(refusal("\xff\xd8\xff"), HasSubstr("bad_json"));

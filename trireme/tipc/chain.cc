@@ -118,6 +118,12 @@ void Chain::report_throughput(const Step& step, const Measurement& measurement) 
   const std::string json = throughput_json(test_.model_name, measurement);
   write(file(step.group, ".json"), json);
   say(Tone::plain, trim(json));
+  constexpr size_t kFew = 5;
+  if (measurement.throughput.lines < kFew)
+    say(Tone::notice,
+        fmt::format("{}: the mean of {} only, so many lines with `ips:` were left after warming up; give it "
+                    "more data or epochs for a figure to rely on",
+                    step.group, measurement.throughput.lines));
 }
 
 void Chain::say(Tone tone, std::string_view line) const {

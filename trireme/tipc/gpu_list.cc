@@ -1,5 +1,7 @@
 #include "trireme/tipc/gpu_list.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <set>
 
@@ -38,7 +40,11 @@ void parse_gpus(std::string_view text, std::string_view what, Placement& placeme
 
 bool looks_like_a_host(std::string_view text) {
   constexpr std::string_view kHostCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:_-";
-  return !text.empty() && text.front() != '-' && text.find_first_not_of(kHostCharacters) == std::string_view::npos;
+  if (text.empty() || text.front() == '-' || text.find_first_not_of(kHostCharacters) != std::string_view::npos)
+    return false;
+  in_addr address{};
+  return text.find_first_not_of("0123456789.") != std::string_view::npos ||
+         ::inet_pton(AF_INET, std::string(text).c_str(), &address) == 1;
 }
 
 void parse_hosts(std::string_view text, std::string_view what, Placement& placement) {

@@ -49,16 +49,26 @@ TEST(GpuList, NamesOfFolders) {
 }
 
 TEST(GpuList, BadOnesAreNamed) {
-  const std::vector<std::pair<const char*, const char*>> bad = {
-      {"", "no devices"},       {"0,,1", "no GPU number"},
-      {"0,", "no GPU number"},  {"0 1", "'0 1'"},
-      {"-2", "'-2'"},           {"0,0", "twice"},
-      {"cpu:0", "processes"},   {"cpu:", "processes"},
-      {"cpu:x", "processes"},   {"a,b;", "no devices"},
-      {";0", "no machines"},    {"a,;0", "no address"},
-      {"a,a;0", "twice"},       {"192.168.0.1", "192.168.0.1"},
-      {"--ssh,b;0", "address"}, {"0;1;2", "no GPU number"},
-      {"a b;0", "address"},     {"99999999999", "GPU number"}};
+  const std::vector<std::pair<const char*, const char*>> bad = {{"", "no devices"},
+                                                                {"0,,1", "no GPU number"},
+                                                                {"0,", "no GPU number"},
+                                                                {"0 1", "'0 1'"},
+                                                                {"-2", "'-2'"},
+                                                                {"0,0", "twice"},
+                                                                {"cpu:0", "processes"},
+                                                                {"cpu:", "processes"},
+                                                                {"cpu:x", "processes"},
+                                                                {"a,b;", "no devices"},
+                                                                {";0", "no machines"},
+                                                                {"a,;0", "no address"},
+                                                                {"0;1", "'0' is no address"},
+                                                                {"300.1.1.1,1.1.1.1;0", "no address"},
+                                                                {"a,a;0", "twice"},
+                                                                {"192.168.0.1", "192.168.0.1"},
+                                                                {"--ssh,b;0", "address"},
+                                                                {"a;1;2", "no GPU number"},
+                                                                {"a b;0", "address"},
+                                                                {"99999999999", "GPU number"}};
   for (const auto& [text, words] : bad) {
     try {
       parse_placement(text, "x.txt:4: gpu_list");
