@@ -246,6 +246,7 @@ void Service::answer_part(Pictures part, int topk, Deadline deadline) {
     good.push_back(&picture);
     tensors.push_back(std::move(picture.tensor));
   }
+  if (deadline.passed()) throw UnansweredError(Unanswered::timed_out);  // no more work for the engine
   share->keep(tensors.size() * tensor_bytes());
   const std::vector<Tensor> scores = batcher_.run(std::move(tensors), deadline);
   for (size_t i = 0; i < good.size(); ++i) rank(*good[i], scores[i], topk);
