@@ -39,7 +39,7 @@ struct Connection {
   void feed(std::string_view bytes);
   /// "100 Continue", when the client waits for it. 25 bytes into an empty buffer: it cannot block.
   void encourage();
-  size_t held() const { return parser.held() + ahead.capacity() + out.capacity(); }
+  size_t held() const { return parser.held() + heap_bytes(ahead) + heap_bytes(out); }
 
   UniqueFd fd;
   Parser parser;

@@ -127,7 +127,7 @@ size_t Parser::take_head(std::string_view bytes) {
   if (end == std::string::npos) return bytes.size();
   line_.resize(end);
   read_head();
-  line_.clear();
+  std::string().swap(line_);  // clear() would keep its memory, beside the whole body
   return end + kHeadEnd.size() - before;
 }
 
@@ -241,10 +241,22 @@ bool Parser::read_expectation() {
 
 size_t Parser::take_body(std::string_view bytes) {
   const size_t used = std::min<uint64_t>(left_, bytes.size());
+  make_room(used);
   request_.body.append(bytes.substr(0, used));
   left_ -= used;
   if (left_ == 0) step_ = step_ == Step::body ? Step::complete : Step::chunk_end;
   return used;
+}
+
+/// Twice the room there was, but none beyond the end of the body: memory that nothing can fill would be held as well.
+void Parser::make_room(size_t more) {
+  std::string& body = request_.body;
+  if (body.size() + more <= body.capacity()) return;
+  const size_t most = step_ == Step::body ? body.size() + left_ : limits_.body_bytes;
+  std::string roomier;  // a new one, as reserve() of the old one would at least double it
+  roomier.reserve(std::min(most, std::max(2 * body.capacity(), body.size() + more)));
+  roomier.append(body);
+  body.swap(roomier);
 }
 
 /// The lines around chunks, and those after the last.

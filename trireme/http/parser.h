@@ -25,6 +25,11 @@ struct Limits {
   size_t body_bytes = 16u << 20;
 };
 
+/// What a text takes beside its object: short ones nothing.
+inline size_t heap_bytes(const std::string& text) {
+  return text.capacity() > std::string().capacity() ? text.capacity() : 0;
+}
+
 class Parser {
  public:
   enum class State { reading, complete, refused };
@@ -38,8 +43,8 @@ class Parser {
   bool begun() const { return begun_; }
   /// True once for a request that waits for "100 Continue" before it sends its body.
   bool wants_continue();
-  /// Bytes of the request that have come and are kept.
-  size_t held() const { return line_.size() + request_.body.size(); }
+  /// Memory that the request takes, up to twice the bytes that have come; never more than the body will have.
+  size_t held() const { return heap_bytes(line_) + heap_bytes(request_.body); }
 
   /// Requires: complete, or refused (then what was understood). Valid until the parser is replaced.
   Request& request() { return request_; }
@@ -53,6 +58,7 @@ class Parser {
   bool begin(char first);
   size_t take_head(std::string_view bytes);
   size_t take_body(std::string_view bytes);
+  void make_room(size_t more);
   size_t take_line(std::string_view bytes);
   bool read_first_line(size_t before);
   void read_head();

@@ -235,6 +235,12 @@ TEST(HttpServer, BoundsTheMemoryOfAllRequestsTogether) {
   EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
 }
 
+TEST(HttpServer, TheLargestBodyFitsIntoTheMemoryAlone) {
+  Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20});
+  TestClient client(echo.port()), silent(echo.port());
+  EXPECT_THAT(client.ask(post(std::string(1u << 20, 'x'))), HasSubstr("200 OK"));
+}
+
 TEST(HttpServer, WhatIsOnlyAnnouncedKeepsNobodyOut) {
   Echo echo({.limits = {.body_bytes = 16u << 20}, .max_held_bytes = 16u << 20});
   std::vector<TestClient> clients;
