@@ -43,7 +43,9 @@ function(trireme_test name)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "")  # GoogleTest's macros are not ours to tidy
+  # GoogleTest's macros are not ours to tidy. A few files at a time are compiled as one, since all instantiate the same
+  # templates, of torch above all; only tests, because it hides missing includes.
+  set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "" UNITY_BUILD ON)
   target_link_libraries(${name} PRIVATE trireme_options GTest::gmock GTest::gtest_main)
   foreach(dependency IN LISTS ARG_DEPENDS)
     _trireme_link(${name} PRIVATE ${dependency})
@@ -54,13 +56,9 @@ function(trireme_test name)
     # Tests run side by side; libtorch's threads, one a core in each, would mostly wait for each other.
     list(APPEND properties ENVIRONMENT OMP_NUM_THREADS=1)
     _trireme_file_entries(${name} single "${ARG_SOURCES}" "${properties}")
-    # A few files at a time as one: they instantiate the same templates of torch. Only tests, because it hides missing
-    # includes.
-    set_target_properties(${name} PROPERTIES UNITY_BUILD ON)
   else()
     # Half the time to compile. What is tested keeps its optimization; the precompiled torch demands the same of all.
     target_compile_options(${name} PRIVATE -O0)
-    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)  # where the tsan build has it ON: helpers share names
   endif()
   include(GoogleTest)
   gtest_discover_tests(${name} ${single} PROPERTIES ${properties} DISCOVERY_TIMEOUT 30)

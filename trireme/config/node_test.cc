@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 
 template <typename T>
-std::string refused(const std::string& text, const std::string& key = "k") {
+std::string refused_value(const std::string& text, const std::string& key = "k") {
   return refusal([&] { read_text(text).need<T>(key); });
 }
 
@@ -19,15 +19,15 @@ TEST(Node, NamesFileLinePathAndValueOfAWrongType) {
   const Node root = read_text("Optimizer:\n  lr:\n    learning_rate: fast\n");
   EXPECT_EQ(refusal([&] { root.section("Optimizer").section("lr").need<double>("learning_rate"); }),
             "test.yaml:3: Optimizer.lr.learning_rate: expected a number, got 'fast'");
-  EXPECT_EQ(refused<int64_t>("k: 1.5"), "test.yaml:1: k: expected a whole number, got '1.5'");
-  EXPECT_EQ(refused<int64_t>("k: [1]"), "test.yaml:1: k: expected a whole number, got a list of 1");
-  EXPECT_EQ(refused<int64_t>("k: 1e19"), "test.yaml:1: k: expected a whole number, got '1e19'");
-  EXPECT_EQ(refused<int>("k: 3000000000"), "test.yaml:1: k: 3000000000 is out of range");
-  EXPECT_EQ(refused<bool>("k: 1"), "test.yaml:1: k: expected True or False, got '1'");
-  EXPECT_EQ(refused<bool>("k: 'True'"), "test.yaml:1: k: expected True or False, got 'True'");
-  EXPECT_EQ(refused<std::string>("k: {a: 1}"), "test.yaml:1: k: expected a text, got a section");
-  EXPECT_EQ(refused<std::vector<int>>("k: 3"), "test.yaml:1: k: expected a list, got '3'");
-  EXPECT_EQ(refused<std::vector<int>>("k:\n  - 3\n  - x"), "test.yaml:3: k.1: expected a whole number, got 'x'");
+  EXPECT_EQ(refused_value<int64_t>("k: 1.5"), "test.yaml:1: k: expected a whole number, got '1.5'");
+  EXPECT_EQ(refused_value<int64_t>("k: [1]"), "test.yaml:1: k: expected a whole number, got a list of 1");
+  EXPECT_EQ(refused_value<int64_t>("k: 1e19"), "test.yaml:1: k: expected a whole number, got '1e19'");
+  EXPECT_EQ(refused_value<int>("k: 3000000000"), "test.yaml:1: k: 3000000000 is out of range");
+  EXPECT_EQ(refused_value<bool>("k: 1"), "test.yaml:1: k: expected True or False, got '1'");
+  EXPECT_EQ(refused_value<bool>("k: 'True'"), "test.yaml:1: k: expected True or False, got 'True'");
+  EXPECT_EQ(refused_value<std::string>("k: {a: 1}"), "test.yaml:1: k: expected a text, got a section");
+  EXPECT_EQ(refused_value<std::vector<int>>("k: 3"), "test.yaml:1: k: expected a list, got '3'");
+  EXPECT_EQ(refused_value<std::vector<int>>("k:\n  - 3\n  - x"), "test.yaml:3: k.1: expected a whole number, got 'x'");
 }
 
 TEST(Node, NamesTheSectionOfAMissingKey) {
@@ -68,7 +68,7 @@ TEST(Node, RefusesASectionThatIsNone) {
 }
 
 TEST(Node, ShowsALongTextInPart) {
-  EXPECT_EQ(refused<int>("k: " + std::string(200, 'x')),
+  EXPECT_EQ(refused_value<int>("k: " + std::string(200, 'x')),
             "test.yaml:1: k: expected a whole number, got '" + std::string(60, 'x') + "…'");
 }
 

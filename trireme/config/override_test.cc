@@ -25,42 +25,42 @@ Node with(const std::string& option) {
   return parse_document(kText, "test.yaml", {option});
 }
 
-std::string refused(const std::string& option) {
+std::string refused_option(const std::string& option) {
   return refusal([&] { with(option); });
 }
 
 TEST(Override, RefusesWhatIsNoAssignment) {
-  EXPECT_EQ(refused("Global.epochs"), "-o Global.epochs: expected KEY=VALUE, for example -o Global.epochs=120");
-  EXPECT_THAT(refused("=3"), HasSubstr("expected KEY=VALUE"));
-  EXPECT_THAT(refused(" =3"), HasSubstr("0 parts"));
-  EXPECT_THAT(refused("Global..epochs=3"), HasSubstr("empty part"));
-  EXPECT_THAT(refused("Global.=3"), HasSubstr("empty part"));
-  EXPECT_EQ(refused("Global.epochs==3"), "-o Global.epochs==3: one '=' between key and value is enough");
+  EXPECT_EQ(refused_option("Global.epochs"), "-o Global.epochs: expected KEY=VALUE, for example -o Global.epochs=120");
+  EXPECT_THAT(refused_option("=3"), HasSubstr("expected KEY=VALUE"));
+  EXPECT_THAT(refused_option(" =3"), HasSubstr("0 parts"));
+  EXPECT_THAT(refused_option("Global..epochs=3"), HasSubstr("empty part"));
+  EXPECT_THAT(refused_option("Global.=3"), HasSubstr("empty part"));
+  EXPECT_EQ(refused_option("Global.epochs==3"), "-o Global.epochs==3: one '=' between key and value is enough");
 }
 
 TEST(Override, RefusesKeysThatAFileCannotHave) {
-  EXPECT_THAT(refused(std::string(300, 'k') + "=1"), HasSubstr("at most 200 bytes"));
-  EXPECT_THAT(refused("a\x01=1"), HasSubstr("printable"));
-  EXPECT_THAT(refused("base=x.yaml"), HasSubstr("cannot be changed by an option"));
+  EXPECT_THAT(refused_option(std::string(300, 'k') + "=1"), HasSubstr("at most 200 bytes"));
+  EXPECT_THAT(refused_option("a\x01=1"), HasSubstr("printable"));
+  EXPECT_THAT(refused_option("base=x.yaml"), HasSubstr("cannot be changed by an option"));
 }
 
 TEST(Override, RefusesToGoThroughAValue) {
-  EXPECT_EQ(refused("Global.epochs.x=3"),
+  EXPECT_EQ(refused_option("Global.epochs.x=3"),
             "-o Global.epochs.x=3: Global.epochs is '120' (test.yaml:2), not a section, so it cannot have a key 'x'");
 }
 
 TEST(Override, RefusesAnIndexThatIsNone) {
-  EXPECT_EQ(refused("ops.2.Crop=3"),
+  EXPECT_EQ(refused_option("ops.2.Crop=3"),
             "-o ops.2.Crop=3: ops (test.yaml:4) is a list of 2; '2' is not one of its indices");
-  EXPECT_THAT(refused("ops.-1=3"), HasSubstr("'-1' is not one of its indices"));
-  EXPECT_THAT(refused("ops.Crop.size=3"), HasSubstr("'Crop' is not one of its indices"));
+  EXPECT_THAT(refused_option("ops.-1=3"), HasSubstr("'-1' is not one of its indices"));
+  EXPECT_THAT(refused_option("ops.Crop.size=3"), HasSubstr("'Crop' is not one of its indices"));
 }
 
 TEST(Override, NamesTheOptionWhoseValueIsBad) {
-  EXPECT_THAT(refused("Global.epochs=[1"), StartsWith("-o Global.epochs=[1: not valid YAML"));
+  EXPECT_THAT(refused_option("Global.epochs=[1"), StartsWith("-o Global.epochs=[1: not valid YAML"));
   EXPECT_EQ(refusal([] { with("Global.epochs=many").section("Global").need<int>("epochs"); }),
             "-o Global.epochs=many: Global.epochs: expected a whole number, got 'many'");
-  EXPECT_THAT(refused("Global.epochs=" + std::string(1000, '[')), HasSubstr("nested more than 20 deep"));
+  EXPECT_THAT(refused_option("Global.epochs=" + std::string(1000, '[')), HasSubstr("nested more than 20 deep"));
 }
 
 TEST(Override, ReplacesValuesByIndexAndKey) {

@@ -17,24 +17,25 @@ using ::testing::HasSubstr;
 using ::testing::Pair;
 
 template <typename Read>
-std::string refused(const Read& read, const std::string& text) {
+std::string refused_section(const Read& read, const std::string& text) {
   return refusal([&] { read(read_text(text)); });
 }
 
 std::string refused_arch(const std::string& text) {
-  return refused([](const Node& node) { read_arch(node); }, text);
+  return refused_section([](const Node& node) { read_arch(node); }, text);
 }
 
 TEST(GlobalSection, RefusesValuesThatMakeNoSense) {
-  EXPECT_EQ(refused(read_global, "device: cpu\nepochs: -3\n"),
+  EXPECT_EQ(refused_section(read_global, "device: cpu\nepochs: -3\n"),
             "test.yaml:2: epochs: -3 is too small; expected at least 1");
-  EXPECT_THAT(refused(read_global, "device: cpu\n"), HasSubstr("test.yaml:1: epochs: missing"));
-  EXPECT_EQ(refused(read_global, "epochs: 1\ndevice: gpuu\n"),
+  EXPECT_THAT(refused_section(read_global, "device: cpu\n"), HasSubstr("test.yaml:1: epochs: missing"));
+  EXPECT_EQ(refused_section(read_global, "epochs: 1\ndevice: gpuu\n"),
             "test.yaml:2: device: 'gpuu' is not known; expected cpu, gpu, cuda; did you mean 'gpu'?");
-  EXPECT_THAT(refused(read_global, "epochs: 1\nimage_shape: [3, 224]\n"), HasSubstr("got 2 numbers"));
-  EXPECT_THAT(refused(read_global, "epochs: 1\nimage_shape: [3, 0, 224]\n"), HasSubstr("0 is too small"));
-  EXPECT_THAT(refused(read_global, "epochs: 1\nlog_ranks: all\n"), HasSubstr("expected ranks such as '0,1'"));
-  EXPECT_THAT(refused(read_global, "epochs: 1\nprint_batch_step: 0\n"), HasSubstr("print_batch_step: 0 is too small"));
+  EXPECT_THAT(refused_section(read_global, "epochs: 1\nimage_shape: [3, 224]\n"), HasSubstr("got 2 numbers"));
+  EXPECT_THAT(refused_section(read_global, "epochs: 1\nimage_shape: [3, 0, 224]\n"), HasSubstr("0 is too small"));
+  EXPECT_THAT(refused_section(read_global, "epochs: 1\nlog_ranks: all\n"), HasSubstr("expected ranks such as '0,1'"));
+  EXPECT_THAT(refused_section(read_global, "epochs: 1\nprint_batch_step: 0\n"),
+              HasSubstr("print_batch_step: 0 is too small"));
 }
 
 TEST(GlobalSection, HasPaddleClasDefaults) {
@@ -60,9 +61,9 @@ TEST(GlobalSection, ReadsDevicesRanksAndIntervals) {
 }
 
 TEST(AmpSection, RefusesAnotherLevel) {
-  EXPECT_THAT(refused(read_amp, "level: O3\n"), HasSubstr("level: 'O3' is not known; expected O1, O2"));
-  EXPECT_THAT(refused(read_amp, "scale_loss: 0\n"), HasSubstr("scale_loss: 0 is too small"));
-  EXPECT_THAT(refused(read_amp, "dtype: int8\n"), HasSubstr("'int8' is not known"));
+  EXPECT_THAT(refused_section(read_amp, "level: O3\n"), HasSubstr("level: 'O3' is not known; expected O1, O2"));
+  EXPECT_THAT(refused_section(read_amp, "scale_loss: 0\n"), HasSubstr("scale_loss: 0 is too small"));
+  EXPECT_THAT(refused_section(read_amp, "dtype: int8\n"), HasSubstr("'int8' is not known"));
 }
 
 TEST(AmpSection, IsOnWhenItIsThereAndNotSwitchedOff) {
@@ -75,7 +76,7 @@ TEST(EmaSection, IsOnWhenItIsThere) {
   EXPECT_FALSE(read_ema(Node()).enabled);
   EXPECT_EQ(read_ema(Node()).decay, 0.9999);
   EXPECT_TRUE(read_ema(read_text("decay: 0.99")).enabled);
-  EXPECT_THAT(refused(read_ema, "decay: 2"), HasSubstr("decay: 2 is too large; expected at most 1"));
+  EXPECT_THAT(refused_section(read_ema, "decay: 2"), HasSubstr("decay: 2 is too large; expected at most 1"));
 }
 
 TEST(ArchSection, RefusesValuesThatMakeNoSense) {
@@ -143,7 +144,7 @@ TEST(ArchSection, ReadsTheModelsOfADistillation) {
 }
 
 TEST(OptimizerSection, RefusesValuesThatMakeNoSense) {
-  const auto with_lr = [](const std::string& lr) { return refused(read_optimizer, "lr:\n  " + lr + "\n"); };
+  const auto with_lr = [](const std::string& lr) { return refused_section(read_optimizer, "lr:\n  " + lr + "\n"); };
   EXPECT_EQ(with_lr("learning_rate: fast"), "test.yaml:2: lr.learning_rate: expected a number, got 'fast'");
   EXPECT_THAT(with_lr("{name: Cosine}"), HasSubstr("lr.learning_rate: missing"));
   EXPECT_THAT(with_lr("{name: Cosin, learning_rate: 1}"), HasSubstr("did you mean 'Cosine'?"));
@@ -151,10 +152,12 @@ TEST(OptimizerSection, RefusesValuesThatMakeNoSense) {
             "test.yaml:2: lr.values: 2 values for 2 decay_epochs; expected one value more than epochs (3)");
   EXPECT_THAT(with_lr("{name: Piecewise, decay_epochs: [60, 30], values: [3, 2, 1]}"), HasSubstr("ascending epochs"));
   EXPECT_THAT(with_lr("{learning_rate: -1}"), HasSubstr("lr.learning_rate: -1 is too small; expected at least 0"));
-  EXPECT_THAT(refused(read_optimizer, "name: Adan\nlr: {learning_rate: 1}"), HasSubstr("did you mean 'Adam'?"));
-  EXPECT_THAT(refused(read_optimizer, "name: Adam\n"), HasSubstr("lr: missing"));
-  EXPECT_THAT(refused(read_optimizer, "clip_norm: 0\nlr: {learning_rate: 1}"), HasSubstr("clip_norm: 0 is too small"));
-  EXPECT_THAT(refused(read_optimizer, "regularizer: {name: L3}\nlr: {learning_rate: 1}"), HasSubstr("expected L1, L2"));
+  EXPECT_THAT(refused_section(read_optimizer, "name: Adan\nlr: {learning_rate: 1}"), HasSubstr("did you mean 'Adam'?"));
+  EXPECT_THAT(refused_section(read_optimizer, "name: Adam\n"), HasSubstr("lr: missing"));
+  EXPECT_THAT(refused_section(read_optimizer, "clip_norm: 0\nlr: {learning_rate: 1}"),
+              HasSubstr("clip_norm: 0 is too small"));
+  EXPECT_THAT(refused_section(read_optimizer, "regularizer: {name: L3}\nlr: {learning_rate: 1}"),
+              HasSubstr("expected L1, L2"));
 }
 
 TEST(OptimizerSection, ReadsMomentumWithL2) {
@@ -195,22 +198,23 @@ std::string loader_with(const std::string& dataset, const std::string& sampler) 
 
 TEST(DataSection, RefusesParametersBesideTheirName) {
   const std::string text = loader_with("  transform_ops:\n    - RandCropImage:\n      size: 224\n", "batch_size: 1");
-  EXPECT_THAT(refused(read_data_loader, text),
+  EXPECT_THAT(refused_section(read_data_loader, text),
               HasSubstr("test.yaml:4: dataset.transform_ops.0: 'RandCropImage' and 'size' stand side by side"));
 }
 
 TEST(DataSection, RefusesValuesThatMakeNoSense) {
-  EXPECT_THAT(refused(read_data_loader, "dataset: {name: A}"), HasSubstr("sampler: missing"));
-  EXPECT_THAT(refused(read_data_loader, loader_with("", "batch_size: 0")),
+  EXPECT_THAT(refused_section(read_data_loader, "dataset: {name: A}"), HasSubstr("sampler: missing"));
+  EXPECT_THAT(refused_section(read_data_loader, loader_with("", "batch_size: 0")),
               HasSubstr("sampler.batch_size: 0 is too small"));
-  EXPECT_THAT(refused(read_data_loader, loader_with("", "name: MultiScaleSampler, first_bs: 3, scales: []")),
+  EXPECT_THAT(refused_section(read_data_loader, loader_with("", "name: MultiScaleSampler, first_bs: 3, scales: []")),
               HasSubstr("sampler.scales: expected at least one size"));
-  EXPECT_THAT(refused(read_data_loader, loader_with("", "name: MultiScaleSampler, first_bs: 3, scales: [0]")),
+  EXPECT_THAT(refused_section(read_data_loader, loader_with("", "name: MultiScaleSampler, first_bs: 3, scales: [0]")),
               HasSubstr("sampler.scales.0: 0 is out of range"));
-  EXPECT_THAT(refused(read_data_loader, loader_with("  delimiter: ab\n", "batch_size: 1")), HasSubstr("got 'ab'"));
-  EXPECT_THAT(refused(read_data_loader, loader_with("  transform_ops: [{Crop: 3}]\n", "batch_size: 1")),
+  EXPECT_THAT(refused_section(read_data_loader, loader_with("  delimiter: ab\n", "batch_size: 1")),
+              HasSubstr("got 'ab'"));
+  EXPECT_THAT(refused_section(read_data_loader, loader_with("  transform_ops: [{Crop: 3}]\n", "batch_size: 1")),
               HasSubstr("transform_ops.0.Crop: expected parameters, got '3'"));
-  EXPECT_THAT(refused(read_data_loader, loader_with("  transform_ops: [[Crop]]\n", "batch_size: 1")),
+  EXPECT_THAT(refused_section(read_data_loader, loader_with("  transform_ops: [[Crop]]\n", "batch_size: 1")),
               HasSubstr("expected a name with its parameters, got a list of 1"));
 }
 

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::string kText =
+const std::string kConfig =
     "Global:\n"
     "  epochs: 10\n"
     "Arch: {name: LeNet, class_num: 10}\n"
@@ -31,21 +31,21 @@ const std::string kText =
     "        - NormalizeImage: {scale: 1.0/255.0, scal: 1}\n"
     "    sampler: {batch_size: 8}\n";
 
-std::string refused(const std::string& text, const std::vector<std::string>& overrides = {}) {
+std::string refused_config(const std::string& text, const std::vector<std::string>& overrides = {}) {
   return refusal([&] { parse(text, "test.yaml", overrides); });
 }
 
 std::string without(const std::string& line) {
-  std::string text = kText;
+  std::string text = kConfig;
   return text.erase(text.find(line), line.size());
 }
 
 TEST(TrainConfig, NeedsWhatTrainingNeeds) {
-  EXPECT_THAT(refused(without("Arch: {name: LeNet, class_num: 10}\n")), HasSubstr("test.yaml:1: Arch: missing"));
-  EXPECT_THAT(refused(without("    - CELoss: {weight: 1.0, epsilon: 0.1}\n")), HasSubstr("Loss.Train: missing"));
-  EXPECT_THAT(refused(without("  lr: {name: Cosine, learning_rate: 0.1, warmup_epoch: 5}\n")),
+  EXPECT_THAT(refused_config(without("Arch: {name: LeNet, class_num: 10}\n")), HasSubstr("test.yaml:1: Arch: missing"));
+  EXPECT_THAT(refused_config(without("    - CELoss: {weight: 1.0, epsilon: 0.1}\n")), HasSubstr("Loss.Train: missing"));
+  EXPECT_THAT(refused_config(without("  lr: {name: Cosine, learning_rate: 0.1, warmup_epoch: 5}\n")),
               HasSubstr("Optimizer: empty"));
-  EXPECT_EQ(refused(kText, {"Global.epochs=soon"}),
+  EXPECT_EQ(refused_config(kConfig, {"Global.epochs=soon"}),
             "-o Global.epochs=soon: Global.epochs: expected a whole number, got 'soon'");
 }
 
@@ -57,13 +57,13 @@ TEST(TrainConfig, AFileWithoutTrainingNeedsNoOptimizer) {
 
 TEST(TrainConfig, LimitsTheWarmUpOfAShortRun) {
   const LogCapture log;
-  EXPECT_EQ(parse(kText, "test.yaml", {"Global.epochs=2"}).optimizer.lr.warmup_epoch, 2);
+  EXPECT_EQ(parse(kConfig, "test.yaml", {"Global.epochs=2"}).optimizer.lr.warmup_epoch, 2);
   EXPECT_THAT(log.lines, ElementsAre(HasSubstr("test.yaml:8: Optimizer.lr.warmup_epoch: 5 epochs of warm-up, but")));
 }
 
 TEST(TrainConfig, WarnsOfUnknownKeysWhenTheirTurnHasCome) {
   const LogCapture log;
-  const TrainConfig config = parse(kText + "Globl: {a: 1}\n", "test.yaml", {"Global.epoch=3"});
+  const TrainConfig config = parse(kConfig + "Globl: {a: 1}\n", "test.yaml", {"Global.epoch=3"});
   EXPECT_THAT(log.lines,
               ElementsAre(HasSubstr("has no Global.epoch; added"),
                           "warning: -o Global.epoch=3: Global.epoch: unknown key, ignored; did you mean 'epochs'?",
@@ -78,10 +78,10 @@ TEST(TrainConfig, WarnsOfUnknownKeysWhenTheirTurnHasCome) {
 
 TEST(TrainConfig, WarnsOfUnknownKeysInAllSectionsItReads) {
   const LogCapture log;
-  parse(
-      kText + "AMP: {leven: O1}\nInfer: {batchsize: 1, PostProcess: {topc: 1}}\nSlim: {prune: 1}\nMetric: {Trian: 1}\n",
-      "test.yaml",
-      {"DataLoader.Train.sampler.shufle=True", "DataLoader.Train.dataset.image_rot=x", "Optimizer.lr.gama=1"});
+  parse(kConfig +
+            "AMP: {leven: O1}\nInfer: {batchsize: 1, PostProcess: {topc: 1}}\nSlim: {prune: 1}\nMetric: {Trian: 1}\n",
+        "test.yaml",
+        {"DataLoader.Train.sampler.shufle=True", "DataLoader.Train.dataset.image_rot=x", "Optimizer.lr.gama=1"});
   const auto warnings = std::count_if(log.lines.begin(), log.lines.end(),
                                       [](const std::string& line) { return line.starts_with("warning: "); });
   EXPECT_EQ(warnings, 8);
@@ -95,7 +95,7 @@ TEST(TrainConfig, TakesClassesFromTheirOlderPlace) {
 
 TEST(TrainConfig, ReadsInference) {
   const TrainConfig config =
-      parse(kText +
+      parse(kConfig +
                 "Infer:\n  infer_imgs: a.jpg\n  batch_size: 10\n  transforms:\n    - ToCHWImage:\n"
                 "  PostProcess: {name: Topk, topk: 5, class_id_map_file: l.txt}\n",
             "test.yaml");
@@ -106,7 +106,7 @@ TEST(TrainConfig, ReadsInference) {
 
 TEST(TrainConfig, ItsTextReadsAsTheSame) {
   const LogCapture log;
-  const TrainConfig config = parse(kText, "test.yaml", {"Global.epochs=20", "Global.output_dir='a: b'"});
+  const TrainConfig config = parse(kConfig, "test.yaml", {"Global.epochs=20", "Global.output_dir='a: b'"});
   const TrainConfig again = parse(config.to_text(), "checkpoint");
   EXPECT_EQ(again.to_text(), config.to_text());
   EXPECT_EQ(again.global.epochs, 20);

@@ -20,16 +20,16 @@ using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using Numbers = std::vector<int32_t>;
 
-constexpr int kRanks = 3;
+constexpr int kShmRanks = 3;
 
 void with_engines(const std::function<void(Engine&)>& body) {
   const auto store = std::make_shared<MemoryStore>();
-  std::vector<std::string> errors(kRanks);
+  std::vector<std::string> errors(kShmRanks);
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < kRanks; ++rank)
+  for (int rank = 0; rank < kShmRanks; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        const shm::Group::Options options{.name = "test", .me = {rank, kRanks}, .piece_bytes = 4096, .timeout = 60s};
+        const shm::Group::Options options{.name = "test", .me = {rank, kShmRanks}, .piece_bytes = 4096, .timeout = 60s};
         body(*make_shm_engine(store, options, Deadline::in(30s)));
       } catch (const std::exception& error) {
         errors[static_cast<size_t>(rank)] = error.what();
@@ -42,7 +42,7 @@ void with_engines(const std::function<void(Engine&)>& body) {
 TEST(ShmEngine, KnowsItsNameAndItself) {
   with_engines([](Engine& engine) {
     EXPECT_STREQ(engine.name(), "shm");
-    EXPECT_EQ(engine.me().size, kRanks);
+    EXPECT_EQ(engine.me().size, kShmRanks);
     int32_t rank = engine.me().rank;
     engine.all_reduce(&rank, 1, DType::i32, ReduceOp::sum);
     EXPECT_EQ(rank, 0 + 1 + 2);
@@ -106,10 +106,10 @@ TEST(ShmEngine, ReducesAndScatters) {
 TEST(ShmEngine, ExchangesAllToAll) {
   with_engines([](Engine& engine) {
     const int me = engine.me().rank;
-    const std::vector<size_t> sent = {0, 1, 2}, received(kRanks, static_cast<size_t>(me));
+    const std::vector<size_t> sent = {0, 1, 2}, received(kShmRanks, static_cast<size_t>(me));
     const Numbers input = {10 * me + 1, 10 * me + 2, 10 * me + 2};
     Numbers output(received.size() * received[0], -1), expected;
-    for (int from = 0; from < kRanks; ++from) expected.insert(expected.end(), received[0], 10 * from + me);
+    for (int from = 0; from < kShmRanks; ++from) expected.insert(expected.end(), received[0], 10 * from + me);
     engine.all_to_all(input.data(), sent, DType::i32, output.data(), received);
     EXPECT_EQ(output, expected);
   });
@@ -117,7 +117,7 @@ TEST(ShmEngine, ExchangesAllToAll) {
 
 TEST(ShmEngine, SendsBesideACollective) {
   with_engines([](Engine& engine) {
-    const int me = engine.me().rank, next = (me + 1) % kRanks, before = (me + kRanks - 1) % kRanks;
+    const int me = engine.me().rank, next = (me + 1) % kShmRanks, before = (me + kShmRanks - 1) % kShmRanks;
     Numbers received(2000);
     std::thread sender([&] { engine.send(Numbers(2000, me).data(), 2000, DType::i32, next); });
     std::thread receiver([&] { engine.recv(received.data(), 2000, DType::i32, before); });

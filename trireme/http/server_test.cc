@@ -24,7 +24,7 @@ using testing::StartsWith;
 constexpr size_t kLarge = 32u << 20;  // more than the kernel keeps for a connection
 constexpr const char* kGet = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-std::string post(std::string_view body, std::string_view path = "/") {
+std::string posted(std::string_view body, std::string_view path = "/") {
   return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
 }
 
@@ -83,14 +83,14 @@ TEST(HttpServer, AnswersManyRequestsOnOneConnection) {
   Echo echo;
   TestClient client(echo.port());
   for (int i = 0; i < 50; ++i)
-    EXPECT_THAT(client.ask(post(std::to_string(i))), testing::EndsWith(fmt::format("\r\n\r\nPOST {}", i)));
+    EXPECT_THAT(client.ask(posted(std::to_string(i))), testing::EndsWith(fmt::format("\r\n\r\nPOST {}", i)));
   EXPECT_EQ(echo.statuses(), std::vector<int>(50, 200));
 }
 
 TEST(HttpServer, RequestsMayBeSentAhead) {
   Echo echo;
   TestClient client(echo.port());
-  client.send(post("one") + post("two") + post("three"));
+  client.send(posted("one") + posted("two") + posted("three"));
   for (const char* body : {"one", "two", "three"}) EXPECT_THAT(client.answer(), HasSubstr(std::string("POST ") + body));
 }
 
@@ -98,7 +98,7 @@ TEST(HttpServer, AnswersConnectionsInParallelAndMoreThanItHasWorkers) {
   Echo echo({.workers = 2});
   std::vector<TestClient> clients;
   for (int i = 0; i < 40; ++i) clients.emplace_back(echo.port());
-  for (TestClient& client : clients) client.send(post("x"));
+  for (TestClient& client : clients) client.send(posted("x"));
   for (TestClient& client : clients) EXPECT_THAT(client.answer(), HasSubstr("200 OK"));
 }
 
@@ -139,7 +139,7 @@ TEST(HttpServer, EncouragesWhoWaitsForContinue) {
 TEST(HttpServer, ARefusalReachesAClientThatIsStillSending) {
   Echo echo({.limits = {.body_bytes = 1000}});
   TestClient client(echo.port());
-  client.send(post(std::string(4u << 20, 'x')));
+  client.send(posted(std::string(4u << 20, 'x')));
   EXPECT_THAT(client.answer(), HasSubstr("413"));
   TestClient chunked(echo.port());
   chunked.send("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -196,8 +196,8 @@ TEST(HttpServer, AFullServerClosesTheLongestIdleToMakeRoom) {
 TEST(HttpServer, AFullServerOfBusyConnectionsLetsNewOnesWait) {
   Echo echo({.workers = 2, .max_connections = 2});
   TestClient first(echo.port()), second(echo.port());
-  first.send(post("", "/slow"));
-  second.send(post("", "/slow"));
+  first.send(posted("", "/slow"));
+  second.send(posted("", "/slow"));
   echo.wait_in_flight(2);
   TestClient third(echo.port());
   third.send(kGet);
@@ -238,7 +238,7 @@ TEST(HttpServer, BoundsTheMemoryOfAllRequestsTogether) {
 TEST(HttpServer, TheLargestBodyFitsIntoTheMemoryAlone) {
   Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20});
   TestClient client(echo.port()), silent(echo.port());
-  EXPECT_THAT(client.ask(post(std::string(1u << 20, 'x'))), HasSubstr("200 OK"));
+  EXPECT_THAT(client.ask(posted(std::string(1u << 20, 'x'))), HasSubstr("200 OK"));
 }
 
 TEST(HttpServer, WhatIsOnlyAnnouncedKeepsNobodyOut) {
@@ -257,11 +257,11 @@ TEST(HttpServer, WhatIsOnlyAnnouncedKeepsNobodyOut) {
 TEST(HttpServer, WhoAskedNothingIsNotToldThatMemoryIsScarce) {
   Echo echo({.max_held_bytes = 1u << 20});
   TestClient quiet(echo.port());
-  quiet.send(post("", "/slow"));
+  quiet.send(posted("", "/slow"));
   echo.wait_in_flight(1);
   {
     TestClient greedy(echo.port());
-    greedy.send(post("", "/large"));
+    greedy.send(posted("", "/large"));
     ASSERT_TRUE(greedy.hears(Deadline::in(seconds(10))));  // its answer is held, as it does not read on
     echo.release();
     EXPECT_THAT(quiet.answer(), HasSubstr("200 OK"));
@@ -275,20 +275,20 @@ TEST(HttpServer, QuickRequestsWaitForNoWorkerAndTooManyOthersAreShed) {
   Echo echo(
       {.workers = 1, .max_waiting = 1, .is_quick = [](const Request& request) { return request.path == "/quick"; }});
   TestClient running(echo.port()), waiting(echo.port()), third(echo.port());
-  running.send(post("a", "/slow"));
+  running.send(posted("a", "/slow"));
   echo.wait_in_flight(1);
-  waiting.send(post("b"));
+  waiting.send(posted("b"));
   echo.wait_in_flight(2);
-  const std::string shed = third.ask(post("c"));
+  const std::string shed = third.ask(posted("c"));
   EXPECT_THAT(shed, AllOf(HasSubstr("503 Service Unavailable"), HasSubstr("Retry-After: 1"), HasSubstr("keep-alive")));
   std::string ahead;
-  for (int i = 0; i < 500; ++i) ahead += post(std::to_string(i), "/quick");
+  for (int i = 0; i < 500; ++i) ahead += posted(std::to_string(i), "/quick");
   third.send(ahead);
   for (int i = 0; i < 500; ++i) EXPECT_THAT(third.answer(), testing::EndsWith(fmt::format("POST {}", i)));
   echo.release();
   EXPECT_THAT(running.answer(), HasSubstr("POST a"));
   EXPECT_THAT(waiting.answer(), HasSubstr("POST b"));
-  EXPECT_THAT(third.ask(post("d")), HasSubstr("POST d"));
+  EXPECT_THAT(third.ask(posted("d")), HasSubstr("POST d"));
 }
 
 TEST(HttpServer, AHandlerThatThrowsIsA500WithoutItsWords) {
@@ -301,7 +301,7 @@ TEST(HttpServer, AHandlerThatThrowsIsA500WithoutItsWords) {
   {
     Echo echo;
     TestClient client(echo.port());
-    const std::string answer = client.ask(post("", "/throw"));
+    const std::string answer = client.ask(posted("", "/throw"));
     EXPECT_THAT(answer, HasSubstr("500 Internal Server Error"));
     EXPECT_THAT(answer, testing::Not(HasSubstr("secret")));
     EXPECT_THAT(client.ask(kGet), HasSubstr("200 OK"));
@@ -314,7 +314,7 @@ TEST(HttpServer, AClientThatLeavesHarmsNobody) {
   Echo echo;
   for (int i = 0; i < 20; ++i) {
     TestClient client(echo.port());
-    client.send(i % 2 == 0 ? post("", "/slow") : std::string("POST / HT"));
+    client.send(i % 2 == 0 ? posted("", "/slow") : std::string("POST / HT"));
   }
   echo.release();
   TestClient client(echo.port());
@@ -326,7 +326,7 @@ TEST(HttpServer, DrainAnswersWhatHasBegunAndRefusesWhatComesLater) {
   TestClient busy(echo.port()), half(echo.port()), idle(echo.port());
   EXPECT_THAT(idle.ask(kGet), HasSubstr("keep-alive"));
   EXPECT_THAT(half.ask(kGet), HasSubstr("keep-alive"));
-  busy.send(post("x", "/slow"));
+  busy.send(posted("x", "/slow"));
   echo.wait_in_flight(1);
   half.send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nh");
   echo.server().drain();

@@ -18,14 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Image grey_row(const std::vector<int>& values) {
-  Image image;
-  image.reshape(static_cast<int>(values.size()), 1);
-  for (size_t i = 0; i < values.size(); ++i)
-    std::fill_n(image.pixels.begin() + static_cast<ptrdiff_t>(i * 3), 3, static_cast<uint8_t>(values[i]));
-  return image;
-}
-
 std::vector<int> after(const std::vector<int>& values, const std::function<void(Image&)>& change) {
   Image image = grey_row(values);
   change(image);

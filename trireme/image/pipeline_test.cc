@@ -13,12 +13,12 @@ namespace trireme::image {
 namespace {
 
 using ::testing::HasSubstr;
-using Numbers = std::vector<float>;
+using Floats = std::vector<float>;
 
 const NormalizeImage kPlain{.scale = 1, .mean = {0, 0, 0}, .std = {1, 1, 1}};
 
-Numbers run(const Transforms& transforms, const std::string& bytes, uint64_t seed = 1) {
-  Numbers numbers(transforms.elements(), -1000.0F);
+Floats run(const Transforms& transforms, const std::string& bytes, uint64_t seed = 1) {
+  Floats numbers(transforms.elements(), -1000.0F);
   Random random(seed);
   transforms.run(bytes, random, numbers.data());
   return numbers;
@@ -36,13 +36,13 @@ Transforms evaluation(Decoding decoding, ResizeMethod method = {}) {
       {.decoding = decoding});
 }
 
-double mean_distance(const Numbers& a, const Numbers& b) {
+double mean_distance(const Floats& a, const Floats& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += std::abs(a[i] - b[i]);
   return sum / static_cast<double>(a.size());
 }
 
-double most_distance(const Numbers& a, const Numbers& b) {
+double most_distance(const Floats& a, const Floats& b) {
   double most = 0;
   for (size_t i = 0; i < a.size(); ++i) most = std::max<double>(most, std::abs(a[i] - b[i]));
   return most;
@@ -54,12 +54,12 @@ TEST(Transforms, IsItsOperatorsOneAfterTheOther) {
   Random random(5);
   RandCropImage{.size = {32, 24}}(by_hand, random);
   RandFlipImage{}(by_hand, random);
-  Numbers expected(32 * 24 * 3);
+  Floats expected(32 * 24 * 3);
   normalize(by_hand, kPlain, expected.data());
   EXPECT_EQ(run(training(Decoding::automatic), png_of(image), 5), expected);
 
   Image used_up = image;
-  Numbers got(32 * 24 * 3);
+  Floats got(32 * 24 * 3);
   Random again(5);
   training(Decoding::automatic).run(used_up, again, got.data());
   EXPECT_EQ(got, expected);
@@ -87,8 +87,8 @@ TEST(Transforms, ScaledDecodingIsNearOnSmoothPictures) {
   const std::string bytes = jpeg_of(waves(800, 600), {.quality = 97, .sampling = 1});
   for (const ResizeMethod method : {ResizeMethod{}, ResizeMethod{Interpolation::bicubic, Backend::pil}})
     for (uint64_t seed = 0; seed < 20; ++seed) {
-      const Numbers full = run(training(Decoding::full, method, {100, 90}), bytes, seed);
-      const Numbers scaled = run(training(Decoding::automatic, method, {100, 90}), bytes, seed);
+      const Floats full = run(training(Decoding::full, method, {100, 90}), bytes, seed);
+      const Floats scaled = run(training(Decoding::automatic, method, {100, 90}), bytes, seed);
       EXPECT_LT(mean_distance(full, scaled), 2.0) << seed;
       EXPECT_LT(most_distance(full, scaled), 40.0) << seed;  // at the tips of the waves
     }
@@ -112,7 +112,7 @@ TEST(Transforms, ScaledDecodingIsUsedWhereItPays) {
 TEST(Transforms, ABadPictureIsAnErrorAndTheNextOneWorks) {
   const Transforms transforms = training(Decoding::automatic);
   const std::string good = jpeg_of(noise(100, 80));
-  const Numbers expected = run(transforms, good);
+  const Floats expected = run(transforms, good);
   EXPECT_THROW(run(transforms, good.substr(0, good.size() / 2)), ImageError);
   EXPECT_THROW(run(transforms, good.substr(0, good.size() - 4)), ImageError);
   EXPECT_THROW(run(transforms, "nothing"), ImageError);
@@ -123,7 +123,7 @@ TEST(Transforms, ManyThreadsShareOne) {
   const Transforms transforms({RandCropImage{.size = {32, 32}}, RandFlipImage{}, TimmAutoAugment{}, NormalizeImage{},
                                RandomErasing{.mode = ErasePixels::pixel}});
   const std::string bytes = jpeg_of(noise(100, 80));
-  std::vector<Numbers> expected, got(8);
+  std::vector<Floats> expected, got(8);
   for (uint64_t seed = 0; seed < got.size(); ++seed) expected.push_back(run(transforms, bytes, seed));
   std::vector<std::thread> threads;
   for (uint64_t seed = 0; seed < got.size(); ++seed)
@@ -155,8 +155,8 @@ TEST(Transforms, AnotherSizeForEveryBatch) {
 TEST(Transforms, BlueFirstWhenAsked) {
   const std::string bytes = jpeg_of(noise(60, 50));
   const TransformsOptions equal{.decoding = Decoding::region};
-  const Numbers rgb = run(Transforms({DecodeImage{}, RandCropImage{.size = {8, 8}}, kPlain}, equal), bytes);
-  const Numbers bgr =
+  const Floats rgb = run(Transforms({DecodeImage{}, RandCropImage{.size = {8, 8}}, kPlain}, equal), bytes);
+  const Floats bgr =
       run(Transforms({DecodeImage{.to_rgb = false}, RandCropImage{.size = {8, 8}}, kPlain}, equal), bytes);
   EXPECT_TRUE(std::equal(rgb.begin(), rgb.begin() + 64, bgr.begin() + 128));
 }

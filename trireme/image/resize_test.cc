@@ -22,14 +22,6 @@ constexpr ResizeMethod kAll[] = {
     {Interpolation::hamming, Backend::pil},
 };
 
-Image grey_row(const std::vector<int>& values) {
-  Image image;
-  image.reshape(static_cast<int>(values.size()), 1);
-  for (size_t i = 0; i < values.size(); ++i)
-    std::fill_n(image.pixels.begin() + static_cast<ptrdiff_t>(i * 3), 3, static_cast<uint8_t>(values[i]));
-  return image;
-}
-
 /// The row resized, and the same as a column: both axes must agree.
 std::vector<int> resized(const std::vector<int>& values, int size, const ResizeMethod& method) {
   const Image row = grey_row(values);

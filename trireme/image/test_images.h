@@ -8,6 +8,7 @@
 #include <spng.h>
 #endif
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -29,6 +30,14 @@ inline Image waves(int width, int height, int seed = 0) {
       pixel[1] = static_cast<uint8_t>(triangle(y + 29 * seed, 70));
       pixel[2] = static_cast<uint8_t>(triangle(x + y + 11 * seed, 120));
     }
+  return image;
+}
+
+inline Image grey_row(const std::vector<int>& values) {
+  Image image;
+  image.reshape(static_cast<int>(values.size()), 1);
+  for (size_t i = 0; i < values.size(); ++i)
+    std::fill_n(image.pixels.begin() + static_cast<ptrdiff_t>(i * 3), 3, static_cast<uint8_t>(values[i]));
   return image;
 }
 

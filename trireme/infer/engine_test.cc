@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 #include "trireme/infer/engine_plugin.h"
 #include "trireme/infer/predictor.h"
 
@@ -13,16 +14,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 bundle::Description description() {
   return bundle::parse("Global: {model_name: Net}\nInput: {shape: [-1, 3, 4, 4]}\nOutput: {class_num: 2}\n", "f");

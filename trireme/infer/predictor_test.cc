@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/image/test_images.h"
 
 namespace trireme::infer {
@@ -54,16 +55,6 @@ class PredictorTest : public testing::Test {
   }
   std::atomic<int> runs{0};
 };
-
-template <typename Call>
-std::string refusal(const Call& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 std::string picture(uint8_t r, uint8_t g, uint8_t b) {
   image::Image image;

@@ -16,7 +16,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-NodeInfo node(const std::string& address, int processes, Words devices = {}) {
+NodeInfo node_with(const std::string& address, int processes, Words devices = {}) {
   NodeInfo info;
   info.host = "host";
   info.address = address;
@@ -31,7 +31,7 @@ NodeInfo node(const std::string& address, int processes, Words devices = {}) {
 }
 
 struct Case {
-  std::vector<NodeInfo> nodes = {node("10.0.0.1", 2, {"0", "1"}), node("10.0.0.2", 1, {"7"})};
+  std::vector<NodeInfo> nodes = {node_with("10.0.0.1", 2, {"0", "1"}), node_with("10.0.0.2", 1, {"7"})};
   PlanContext context;
   Request request;
   WorkerPlan worker(size_t rank) {
@@ -119,31 +119,31 @@ TEST(WorkerEnvironment, ParallelEnvUnderstandsIt) {
 
 // The example of spec 1: CUDA_VISIBLE_DEVICES=4,5,6,7 with --gpus 5,6.
 TEST(WorkerEnvironment, VisibleDevicesAreTheChosenOnesAndSelectionIndexesThem) {
-  Case job{.nodes = {node("10.0.0.1", 2, {"5", "6"})}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("10.0.0.1", 2, {"5", "6"})}, .context = {}, .request = {}};
   job.context.inherited = {{"CUDA_VISIBLE_DEVICES", "4,5,6,7"}};
   expect_values(job, 0, {{"CUDA_VISIBLE_DEVICES", "5,6"}, {"FLAGS_selected_gpus", "0"}, {"LOCAL_RANK", "0"}});
   expect_values(job, 1, {{"CUDA_VISIBLE_DEVICES", "5,6"}, {"FLAGS_selected_gpus", "1"}, {"LOCAL_RANK", "1"}});
 }
 
 TEST(WorkerEnvironment, OneProcessGetsAllDevices) {
-  Case job{.nodes = {node("10.0.0.1", 1, {"4", "5", "6"})}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("10.0.0.1", 1, {"4", "5", "6"})}, .context = {}, .request = {}};
   expect_values(job, 0, {{"CUDA_VISIBLE_DEVICES", "4,5,6"}, {"FLAGS_selected_gpus", "0,1,2"}});
 }
 
 TEST(WorkerEnvironment, MoreDevicesThanProcessesGoInBlocks) {
-  Case job{.nodes = {node("10.0.0.1", 2, {"4", "5", "6", "7"})}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("10.0.0.1", 2, {"4", "5", "6", "7"})}, .context = {}, .request = {}};
   expect_values(job, 0, {{"FLAGS_selected_gpus", "0,1"}, {"LOCAL_RANK", "0"}});
   expect_values(job, 1, {{"FLAGS_selected_gpus", "2,3"}, {"LOCAL_RANK", "1"}});
 }
 
 TEST(WorkerEnvironment, MoreProcessesThanDevicesTakeTurns) {
-  Case job{.nodes = {node("10.0.0.1", 3, {"4", "5"})}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("10.0.0.1", 3, {"4", "5"})}, .context = {}, .request = {}};
   expect_values(job, 1, {{"FLAGS_selected_gpus", "1"}, {"LOCAL_RANK", "1"}});
   expect_values(job, 2, {{"FLAGS_selected_gpus", "0"}, {"LOCAL_RANK", "2"}});
 }
 
 TEST(WorkerEnvironment, WithoutDevicesGlooAndVisibleDevicesUntouched) {
-  Case job{.nodes = {node("10.0.0.1", 2)}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("10.0.0.1", 2)}, .context = {}, .request = {}};
   job.context.inherited = {{"CUDA_VISIBLE_DEVICES", ""}};
   expect_values(
       job, 0,
@@ -197,14 +197,14 @@ TEST(WorkerEnvironment, InterfacesOfTheNode) {
 }
 
 TEST(WorkerEnvironment, NcclIsNotBoundToLoopbackOnOneNode) {
-  Case job{.nodes = {node("127.0.0.1", 2, {"0", "1"})}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("127.0.0.1", 2, {"0", "1"})}, .context = {}, .request = {}};
   expect_values(job, 0, {{"GLOO_SOCKET_IFNAME", "lo"}, {"NCCL_SOCKET_IFNAME", "(unset)"}});
-  job.nodes.push_back(node("127.0.0.1", 1, {"2"}));  // two launchers on one machine
+  job.nodes.push_back(node_with("127.0.0.1", 1, {"2"}));  // two launchers on one machine
   EXPECT_EQ(job.value(0, "NCCL_SOCKET_IFNAME"), "lo");
 }
 
 TEST(WorkerEnvironment, Ipv6HasBracketsInPaddlesValuesOnly) {
-  Case job{.nodes = {node("fd00::1", 2)}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("fd00::1", 2)}, .context = {}, .request = {}};
   expect_values(job, 1,
                 {{"PADDLE_MASTER", "[fd00::1]:6170"},
                  {"PADDLE_CURRENT_ENDPOINT", "[fd00::1]:17001"},
@@ -222,7 +222,7 @@ TEST(WorkerEnvironment, TheUsersVariablesComeLast) {
 }
 
 TEST(WorkerEnvironment, MisleadingVariablesAreTakenOut) {
-  Case job{.nodes = {node("10.0.0.1", 1)}, .context = {}, .request = {}};
+  Case job{.nodes = {node_with("10.0.0.1", 1)}, .context = {}, .request = {}};
   EXPECT_TRUE(job.worker(0).unset.empty());
   job.context.inherited = {{"FLAGS_selected_gpus", "3"}, {"TRIREME_SPAWN", "x"}, {"PATH", "/bin"}};
   EXPECT_EQ(job.worker(0).unset, (Words{"TRIREME_SPAWN", "FLAGS_selected_gpus"}));
@@ -235,7 +235,7 @@ WorkerPlan with_endpoints(size_t size) {
   WorkerPlan worker;
   worker.trainer_endpoints = std::make_shared<const std::string>(std::string(size, 'x'));
   const Request request;
-  const std::vector<NodeInfo> nodes = {node("10.0.0.1", 1)};
+  const std::vector<NodeInfo> nodes = {node_with("10.0.0.1", 1)};
   PlanContext context;
   context.inherited = {{"PADDLE_TRAINER_ENDPOINTS", "old"}};
   const JobFacts job{request, nodes, context, 1};

@@ -11,7 +11,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string refusal(std::string_view text) {
+std::string refused_labels(std::string_view text) {
   try {
     parse_labels(text, "ids.txt");
   } catch (const UsageError& error) {
@@ -32,11 +32,11 @@ TEST(Labels, WithoutNumbersGoByTheirOrder) {
 }
 
 TEST(Labels, RefusesWithTheLine) {
-  EXPECT_THAT(refusal(" \n"), HasSubstr("no labels"));
-  EXPECT_THAT(refusal("0 a\nb\n"), HasSubstr("ids.txt:2: 'b' does not begin with a class id"));
-  EXPECT_THAT(refusal("0 a\n2 c\n"), HasSubstr("ids.txt:2: class 2, but there are 2 lines"));
-  EXPECT_THAT(refusal("0 a\n1 b\n0 c\n"), HasSubstr("ids.txt:3: class 0 is named twice, first 'a'"));
-  EXPECT_THAT(refusal("0 a\n1 \n"), HasSubstr("ids.txt:2: class 1 has no name"));
+  EXPECT_THAT(refused_labels(" \n"), HasSubstr("no labels"));
+  EXPECT_THAT(refused_labels("0 a\nb\n"), HasSubstr("ids.txt:2: 'b' does not begin with a class id"));
+  EXPECT_THAT(refused_labels("0 a\n2 c\n"), HasSubstr("ids.txt:2: class 2, but there are 2 lines"));
+  EXPECT_THAT(refused_labels("0 a\n1 b\n0 c\n"), HasSubstr("ids.txt:3: class 0 is named twice, first 'a'"));
+  EXPECT_THAT(refused_labels("0 a\n1 \n"), HasSubstr("ids.txt:2: class 1 has no name"));
   EXPECT_THROW(read_labels("/nowhere/ids.txt"), UsageError);
 }
 

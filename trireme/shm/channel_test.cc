@@ -22,13 +22,16 @@ using testing::in_threads;
 using testing::message_of;
 using testing::random_values;
 
-constexpr size_t kPiece = 1024;
+constexpr size_t kChannelPiece = 1024;
 
 void with_joined_group(int ranks, const std::function<void(Group&)>& body, Clock::duration timeout = 60s) {
   MemoryStore store;
   in_threads(ranks, [&](int rank) {
-    const Group::Options options{
-        .name = "g", .me = {rank, ranks}, .piece_bytes = kPiece, .timeout = timeout, .files = {FileKind::anonymous}};
+    const Group::Options options{.name = "g",
+                                 .me = {rank, ranks},
+                                 .piece_bytes = kChannelPiece,
+                                 .timeout = timeout,
+                                 .files = {FileKind::anonymous}};
     body(*Group::join(store, options, Deadline::in(30s)));
   });
 }
@@ -183,7 +186,7 @@ class Listening : public MemoryStore {
 
 TEST(Channels, ASecondThreadInOneIsAnError) {
   Listening store;
-  const auto segment = testing::make_segment(2, kPiece);
+  const auto segment = testing::make_segment(2, kChannelPiece);
   Channels receiver({.store = store, .prefix = "", .group = segment, .me = {0, 2}});
   Channels sender({.store = store, .prefix = "", .group = segment, .me = {1, 2}});
   int32_t first = 0, second = 0, sent = 5;
@@ -202,7 +205,7 @@ TEST(Channels, AnEndThatDiedBeforeItsFirstMessageIsNamed) {
     ::pause();
     ::_exit(0);
   }
-  const auto segment = testing::make_segment(2, kPiece);
+  const auto segment = testing::make_segment(2, kChannelPiece);
   segment->control(1).start_time = start_time_of(child).value();
   segment->control(1).pid = child;
   ::kill(child, SIGKILL);
@@ -221,7 +224,7 @@ TEST(Channels, AnEndThatDiedBeforeItsFirstMessageIsNamed) {
 
 TEST(Channels, AnEndWithoutMemoryTellsTheOther) {
   MemoryStore store;
-  const auto segment = testing::make_segment(2, kPiece);
+  const auto segment = testing::make_segment(2, kChannelPiece);
   const Channels::Options options{
       .store = store, .prefix = "", .group = segment, .piece_bytes = size_t{1} << 50, .files = {FileKind::named}};
   int32_t data = 0;

@@ -15,7 +15,7 @@ using testing::random_values;
 using testing::reference;
 
 constexpr int kRanks = 4;
-constexpr size_t kPiece = 512;
+constexpr size_t kSmallPiece = 512;
 const std::vector<std::vector<int>> kGroups = {{0, 1, 2, 3}, {0, 1}, {2, 3}, {1, 2}, {0, 2, 3}};
 
 struct Step {
@@ -175,7 +175,7 @@ class World {
  public:
   World() {
     for (const auto& members : kGroups)
-      segments_.push_back(testing::make_segment(static_cast<int>(members.size()), kPiece));
+      segments_.push_back(testing::make_segment(static_cast<int>(members.size()), kSmallPiece));
   }
   // This rank's face of each group; nothing where it is no member.
   std::vector<std::unique_ptr<Group>> groups_of(int rank) const {

@@ -20,7 +20,7 @@ Case understand(const Lines& lines) {
   return make_case(parse_config(text_of(lines), "x.txt"));
 }
 
-std::string refusal(const Lines& lines) {
+std::string refused_case(const Lines& lines) {
   try {
     understand(lines);
   } catch (const UsageError& error) {
@@ -41,21 +41,22 @@ TEST(Case, NumbersByMode) {
 
 TEST(Case, BadNumbersAreNamed) {
   for (const char* value : {"lite_train_lite_infer=x", "lite_train_lite_infer=0", "lite_train_lite_infer=", "0", "-1"})
-    EXPECT_THAT(refusal(with_line(short_lines(), 6, std::string("--epochs:") + value)),
+    EXPECT_THAT(refused_case(with_line(short_lines(), 6, std::string("--epochs:") + value)),
                 AllOf(HasSubstr("x.txt:6: --epochs"), HasSubstr("whole number")))
         << value;
-  EXPECT_THAT(refusal(with_line(short_lines(), 6, "--epochs:lite_train_lite_infr=2")),
+  EXPECT_THAT(refused_case(with_line(short_lines(), 6, "--epochs:lite_train_lite_infr=2")),
               AllOf(HasSubstr("x.txt:6: --epochs"), HasSubstr("did you mean lite_train_lite_infer?")));
-  EXPECT_THAT(refusal(with_line(short_lines(), 8, "--batch-size:whole_infer=1|whole_infer=2")), HasSubstr("twice"));
+  EXPECT_THAT(refused_case(with_line(short_lines(), 8, "--batch-size:whole_infer=1|whole_infer=2")),
+              HasSubstr("twice"));
   for (const char* value : {"2|3", "lite_train_lite_infer=2|3", "3|lite_train_lite_infer=2"})
-    EXPECT_THAT(refusal(with_line(short_lines(), 6, std::string("--epochs:") + value)),
+    EXPECT_THAT(refused_case(with_line(short_lines(), 6, std::string("--epochs:") + value)),
                 AllOf(HasSubstr("x.txt:6: --epochs: '"), HasSubstr("for every mode")))
         << value;
 }
 
 TEST(Case, NothingOutsideTheOutputFolderIsNamedToBeRemoved) {
   for (const char* name : {"/home", "..", "../other", "latest/../../other", "./latest"})
-    EXPECT_THAT(refusal(with_line(short_lines(), 10, std::string("train_model_name:") + name)),
+    EXPECT_THAT(refused_case(with_line(short_lines(), 10, std::string("train_model_name:") + name)),
                 AllOf(HasSubstr("x.txt:10:"), HasSubstr(name), HasSubstr("inside the output folder")));
   EXPECT_EQ(understand(with_line(short_lines(), 10, "train_model_name:LeNet/latest")).train_model_name, "LeNet/latest");
 }
@@ -71,13 +72,13 @@ TEST(Case, Trainers) {
 }
 
 TEST(Case, TrainersThatCannotBe) {
-  EXPECT_THAT(refusal(with_line(long_lines(), 15, "trainer:amp_train")),
+  EXPECT_THAT(refused_case(with_line(long_lines(), 15, "trainer:amp_train")),
               AllOf(HasSubstr("x.txt:15: trainer"), HasSubstr("'amp_train' has no line"), HasSubstr("norm_train")));
-  EXPECT_THAT(refusal(with_line(long_lines(), 15, "trainer:pact_train")),
+  EXPECT_THAT(refused_case(with_line(long_lines(), 15, "trainer:pact_train")),
               AllOf(HasSubstr("x.txt:17: pact_train"), HasSubstr("no command")));
-  EXPECT_THAT(refusal(with_line(short_lines(), 13, "trainer:norm_train|normal_train")), HasSubstr("twice"));
-  EXPECT_THAT(refusal(with_line(short_lines(), 14, "norm_train:-c x")), HasSubstr("program is missing"));
-  EXPECT_THAT(refusal(with_line(short_lines(), 14, "norm_train:sh -c 'exit")), HasSubstr("quote"));
+  EXPECT_THAT(refused_case(with_line(short_lines(), 13, "trainer:norm_train|normal_train")), HasSubstr("twice"));
+  EXPECT_THAT(refused_case(with_line(short_lines(), 14, "norm_train:-c x")), HasSubstr("program is missing"));
+  EXPECT_THAT(refused_case(with_line(short_lines(), 14, "norm_train:sh -c 'exit")), HasSubstr("quote"));
 }
 
 TEST(Case, EmptyAlternativesAreNamed) {
@@ -87,46 +88,46 @@ TEST(Case, EmptyAlternativesAreNamed) {
       {15, "trainer:norm_train|"},  {41, "-o use_gpu:True|"},  {43, "-o cpu_threads:1||6"},
       {44, "-o batch_size:|"},      {46, "-o precision:fp32|"}};
   for (const auto& [line, text] : bad)
-    EXPECT_THAT(refusal(with_line(long_lines(), line, text)),
+    EXPECT_THAT(refused_case(with_line(long_lines(), line, text)),
                 AllOf(HasSubstr(fmt::format("x.txt:{}: {}", line, text.substr(0, text.find(':')))),
                       AnyOf(HasSubstr("empty alternative"), HasSubstr("has no value"))))
         << text;
 }
 
 TEST(Case, ValuesThatCannotBe) {
-  EXPECT_THAT(refusal(with_line(long_lines(), 4, "gpu_list:0|zero")),
+  EXPECT_THAT(refused_case(with_line(long_lines(), 4, "gpu_list:0|zero")),
               AllOf(HasSubstr("x.txt:4: gpu_list"), HasSubstr("'zero'")));
-  EXPECT_THAT(refusal(with_line(long_lines(), 5, "-o Global.device:tpu")), HasSubstr("x.txt:5: -o Global.device"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 6, "-o Global.auto_cast:int8")), HasSubstr("x.txt:6:"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 41, "-o Global.use_gpu:maybe")), HasSubstr("x.txt:41:"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 2, "model_name:../../etc")), HasSubstr("x.txt:2: model_name"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 2, "model_name:null")), HasSubstr("needs a value"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 54, "fp_items:fp8")),
+  EXPECT_THAT(refused_case(with_line(long_lines(), 5, "-o Global.device:tpu")), HasSubstr("x.txt:5: -o Global.device"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 6, "-o Global.auto_cast:int8")), HasSubstr("x.txt:6:"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 41, "-o Global.use_gpu:maybe")), HasSubstr("x.txt:41:"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 2, "model_name:../../etc")), HasSubstr("x.txt:2: model_name"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 2, "model_name:null")), HasSubstr("needs a value"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 54, "fp_items:fp8")),
               AllOf(HasSubstr("x.txt:54: fp_items"), HasSubstr("'fp8'")));
-  EXPECT_THAT(refusal(with_line(long_lines(), 53, "batch_size:0")), HasSubstr("x.txt:53: batch_size"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 55, "epochs:1")), HasSubstr("did you mean epoch?"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 55, "model_type:norm_train")), HasSubstr("has no epoch"));
-  EXPECT_THAT(refusal(with_line(long_lines(), 57, "flags:A")), HasSubstr("NAME=VALUE"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 53, "batch_size:0")), HasSubstr("x.txt:53: batch_size"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 55, "epochs:1")), HasSubstr("did you mean epoch?"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 55, "model_type:norm_train")), HasSubstr("has no epoch"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 57, "flags:A")), HasSubstr("NAME=VALUE"));
 }
 
 TEST(Case, InferenceRefusesWhatItsProgramWould) {
   for (const char* value : {"/../..", "0", "x", "5000", "1|1", "1|/../.."})
-    EXPECT_THAT(refusal(with_line(long_lines(), 44, std::string("-o Global.batch_size:") + value)),
+    EXPECT_THAT(refused_case(with_line(long_lines(), 44, std::string("-o Global.batch_size:") + value)),
                 HasSubstr("x.txt:44: -o Global.batch_size: '"))
         << value;
-  EXPECT_THAT(refusal(with_line(long_lines(), 43, "-o Global.cpu_num_threads:many")), HasSubstr("x.txt:43:"));
+  EXPECT_THAT(refused_case(with_line(long_lines(), 43, "-o Global.cpu_num_threads:many")), HasSubstr("x.txt:43:"));
   const auto own = with_line(long_lines(), 40, "inference:trireme infer");
-  EXPECT_THAT(refusal(with_line(own, 46, "-o Global.precision:fp32|int8")),
+  EXPECT_THAT(refused_case(with_line(own, 46, "-o Global.precision:fp32|int8")),
               AllOf(HasSubstr("x.txt:46: "), HasSubstr("'int8' is none of fp32, bf16, fp16")));
-  EXPECT_THAT(refusal(with_line(own, 46, "-o Global.use_fp16:True|fp16")), HasSubstr("'fp16' means fp16"));
-  EXPECT_EQ(refusal(with_line(long_lines(), 46, "-o Global.precision:fp32|int8")), "it was taken");
+  EXPECT_THAT(refused_case(with_line(own, 46, "-o Global.use_fp16:True|fp16")), HasSubstr("'fp16' means fp16"));
+  EXPECT_EQ(refused_case(with_line(long_lines(), 46, "-o Global.precision:fp32|int8")), "it was taken");
 }
 
 TEST(Case, WhatBecomesAFileNameLeadsNowhereElse) {
   for (const auto& [line, text] : std::vector<std::pair<size_t, std::string>>{
            {42, "-o Global.enable_mkldnn:../../x"}, {45, "-o Global.use_tensorrt:a/b"}, {46, "-o Global.precision:.."}})
-    EXPECT_THAT(refusal(with_line(long_lines(), line, text)), HasSubstr(fmt::format("x.txt:{}: ", line)));
-  EXPECT_THAT(refusal(with_line(with_line(short_lines(), 13, "trainer:../a_train"), 14, "../a_train:./train")),
+    EXPECT_THAT(refused_case(with_line(long_lines(), line, text)), HasSubstr(fmt::format("x.txt:{}: ", line)));
+  EXPECT_THAT(refused_case(with_line(with_line(short_lines(), 13, "trainer:../a_train"), 14, "../a_train:./train")),
               AllOf(HasSubstr("x.txt:13: trainer"), HasSubstr("file's name")));
 }
 
@@ -137,11 +138,12 @@ TEST(Case, NothingIsThereTwice) {
       {44, "-o Global.bs:4|1|4"}, {46, "-o precision:fp32|fp32"},     {53, "batch_size:8|8"},
       {54, "fp_items:fp32|fp32"}};
   for (const auto& [line, text] : bad)
-    EXPECT_THAT(refusal(with_line(long_lines(), line, text)),
+    EXPECT_THAT(refused_case(with_line(long_lines(), line, text)),
                 AllOf(HasSubstr(fmt::format("x.txt:{}: {}", line, text.substr(0, text.find(':')))),
                       testing::AnyOf(HasSubstr("twice"), HasSubstr("there already"))))
         << text;
-  EXPECT_EQ(refusal(with_line(short_lines(), 5, "use-gpu:True|True")), "it was taken") << "as the documents have it";
+  EXPECT_EQ(refused_case(with_line(short_lines(), 5, "use-gpu:True|True")), "it was taken")
+      << "as the documents have it";
 }
 
 TEST(Case, TooManyCombinations) {
@@ -149,7 +151,7 @@ TEST(Case, TooManyCombinations) {
   for (int i = 2; i < 200; ++i) list += fmt::format("|{}", i);
   std::string threads = "-o Global.cpu_num_threads:1";
   for (int i = 2; i < 200; ++i) threads += fmt::format("|{}", i);
-  EXPECT_THAT(refusal(with_line(with_line(long_lines(), 44, list), 43, threads)), HasSubstr("combinations"));
+  EXPECT_THAT(refused_case(with_line(with_line(long_lines(), 44, list), 43, threads)), HasSubstr("combinations"));
 }
 
 TEST(Case, InferenceOverItsAlternatives) {
