@@ -173,5 +173,6 @@ int export_network(const Options& /*options*/, const TrainConfig& config) {
 
 int main(int argc, char** argv) {
   using trireme::apps::export_network, trireme::apps::kHelp;
-  return trireme::apps::run({.name = "export", .help = kHelp, .run = export_network}, argc, argv);
+  return trireme::apps::run({.name = "export", .help = kHelp, .reads_batches = false, .run = export_network}, argc,
+                            argv);
 }

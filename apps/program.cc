@@ -162,8 +162,9 @@ int run_program(const Program& program, const Words& words) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (trainer::out_of_memory(error)) throw UsageError("{}", trainer::memory_advice(config, error));
-    throw;
+    if (!trainer::out_of_memory(error)) throw;
+    throw UsageError("{}",
+                     program.reads_batches ? trainer::memory_advice(config, error) : trainer::memory_shortage(error));
   }
 }
 

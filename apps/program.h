@@ -22,6 +22,7 @@ struct Program {
   const char* name;  ///< "train"
   const char* help;
   bool trains = false;  ///< knows --resume, and keeps its log in <output_dir>/<Arch>/<name>.log; others write no log
+  bool reads_batches = true;
   int (*run)(const Options& options, const config::TrainConfig& config);  ///< returns the exit code
 };
 

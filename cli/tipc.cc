@@ -10,6 +10,7 @@
 #include "cli/commands.h"
 #include "cli/tipc_options.h"
 #include "trireme/core/error.h"
+#include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 #include "trireme/tipc/chain.h"
 #include "trireme/tipc/lite_data.h"
@@ -81,6 +82,14 @@ std::vector<int> nodes_of(const Chosen& chosen, bool only_shown) try {
   return {};
 }
 
+/// A training of one's own may need none; to most it is a step forgotten.
+void note_absent_data(const Chosen& chosen, const std::string& config) {
+  const auto& [test, mode] = chosen;
+  if (!tipc::trains_lite(mode) || tipc::data_state(test.data_folder) != tipc::DataState::absent) return;
+  print_line(tipc::Tone::notice, fmt::format("note: there is no data in {}; to make some: trireme tipc prepare {} {}",
+                                             test.data_folder, shell_word(config), to_string(mode)));
+}
+
 /// The chain that is run and the one that is shown are the same.
 tipc::Chain chain_of(const TipcOptions& options, bool only_shown) {
   const Chosen chosen = choose(options);
@@ -88,9 +97,11 @@ tipc::Chain chain_of(const TipcOptions& options, bool only_shown) {
   tipc::ChainOptions chain{.timeout = options.timeout.value_or(usual), .say = print_line};
   if (!options.quiet) chain.output = print_bytes;
   chain.plan.nodes = nodes_of(chosen, only_shown);
+  if (!only_shown) note_absent_data(chosen, options.positional[0]);
   return {chosen.test, chosen.mode, std::move(chain)};
 }
 
+/// A training of one's own may need none; to most it is a step forgotten.
 int run(const TipcOptions& options) {
   tipc::Chain chain = chain_of(options, options.dry_run);
   if (!options.dry_run) return chain.run();

@@ -145,6 +145,8 @@ class Wrong(AnswersCase):
             self.refused(f"{file} has {len(whole) - 1} bytes, but inference.yml says {len(whole)}", "--engine", engine)
             path.unlink()
             self.refused(f"there is no inference/{file}", "--engine", engine)
+            path.mkdir()
+            self.refused(f"inference/{file} is no file", "--engine", engine)
 
     def forget_sums(self):
         path = self.folder / "inference/inference.yml"

@@ -257,6 +257,13 @@ class Words(TipcCase):
 
 
 class Prepare(TipcCase):
+    def test_who_forgot_it_is_told(self):
+        note = "note: there is no data in ./lite_data; to make some: trireme tipc prepare"
+        self.assertIn(note, self.run_chain().out)
+        self.assertNotIn(note, self.run_chain("--dry-run").out)
+        self.tipc("prepare", self.config, "lite_train_lite_infer")
+        self.assertNotIn(note, self.run_chain().out)
+
     def test_lite_data(self):
         result = self.tipc("prepare", self.config, "lite_train_lite_infer")
         self.assert_ends(result, 0)

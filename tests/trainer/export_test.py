@@ -126,6 +126,11 @@ class Refused(ExportCase):
         result = self.export("Global.image_shape=[3, 32, 32]", code=2)
         self.assert_says(result, "config.yaml:", "transform_ops", "3x28x28", "3x32x32")
 
+    def test_more_than_the_memory(self):
+        result = self.export("Arch.class_num=100000000000", code=2)
+        self.assert_says(result, "there is not enough memory: ", "This machine has ")
+        self.assertNotIn("batch", result.err)
+
     def test_names_for_other_classes(self):
         self.write("names.txt", "0 cat\n1 dog\n")
         result = self.export("Infer={PostProcess: {class_id_map_file: names.txt}}", code=2)

@@ -7,6 +7,7 @@
 #include "trireme/config/unread.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/text.h"
 
 namespace trireme::bundle {
 namespace {
@@ -118,10 +119,10 @@ Description read(const fs::path& folder) {
   const fs::path file = folder / kDescriptionFile;
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    throw UsageError("there is no folder {}; name one that `trireme export` has written", folder.string());
+    throw UsageError("there is no folder {}; name one that `trireme export` has written", printable(folder.string()));
   const auto text = read_file(file, kLimits.bytes);
   if (!text)
-    throw UsageError("cannot read {}: {}; `trireme export` writes it beside the network", file.string(),
+    throw UsageError("cannot read {}: {}; `trireme export` writes it beside the network", printable(file.string()),
                      errno_text(errno));
   return parse(*text, file.string());
 }

@@ -6,6 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/plugin.h"
+#include "trireme/core/text.h"
 #include "trireme/infer/engine_plugin.h"
 
 namespace trireme::infer {
@@ -76,8 +77,10 @@ EngineKind choose(const EngineOptions& options) {
 
 void need_network(const fs::path& file) {
   std::error_code ignored;
-  if (!fs::is_regular_file(file, ignored))
-    throw UsageError("there is no {}; `trireme export` writes it, or choose another engine", file.string());
+  if (fs::is_regular_file(file, ignored)) return;
+  const bool in_its_place = fs::exists(file, ignored);
+  throw UsageError("{}{}{}; `trireme export` writes it, or choose another engine", in_its_place ? "" : "there is no ",
+                   printable(file.string()), in_its_place ? " is no file" : "");
 }
 
 void check(const EngineOptions& options, EngineKind kind) {

@@ -7,6 +7,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/owner_lock.h"
 #include "trireme/core/text.h"
 #include "trireme/tipc/outdated.h"
 #include "trireme/tipc/report.h"
@@ -54,6 +55,10 @@ int Chain::run() {
   std::error_code failed;
   fs::create_directories(folder_, failed);
   if (failed) throw SystemError(failed.value(), "cannot make the folder {}", folder_.string());
+  const OwnerLock lock(file(".chain", ".lock"));  // a machine each, as they may share the folder
+  if (const auto& owner = lock.held_by())
+    throw UsageError("{} is in use: {} runs a chain into it, and two would replace each other's results; wait for it",
+                     folder_.string(), *owner);
   write_report(file("results_cpp", ".log"), "");
   remove_old_results();
   Runner runner({.folder = folder_,

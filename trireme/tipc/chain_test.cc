@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/owner_lock.h"
 #include "trireme/tipc/test_texts.h"
 
 namespace trireme::tipc {
@@ -57,6 +58,21 @@ TEST_F(ChainTest, WhatAnEarlierChainLeftIsGone) {
   for (const char* name : {"1", "4", "8"})
     EXPECT_EQ(file(std::string("infer/cpp_infer_cpu_batchsize_") + name + ".log"), "no file") << name;
   EXPECT_EQ(file("infer/mine.log"), "kept");
+}
+
+TEST_F(ChainTest, ASecondChainInTheFolderIsRefusedAndChangesNothing) {
+  const auto folder = folder_.path() / "out/tiny/whole_infer";
+  ASSERT_EQ(run("mkdir -p ${2#*=}", "echo old"), 0) << said_;
+  const OwnerLock other(folder / ".chain.lock");
+  try {
+    run("true", "echo new");
+    ADD_FAILURE() << "both ran";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr(folder.string()), HasSubstr("process"), HasSubstr("runs a chain")));
+  }
+  EXPECT_THAT(file("junit.xml"), HasSubstr("tests=\"3\" failures=\"0\""));
+  EXPECT_THAT(file("infer/cpp_infer_cpu_batchsize_4.log"), HasSubstr("old"));
+  EXPECT_EQ(run("true", "true", {.nodes = {1}}), 0) << "another machine of the same chain";
 }
 
 // A folder in the report's place refuses it as a full disk does.

@@ -47,13 +47,16 @@ bool out_of_memory(const std::exception& error) {
          std::string_view(error.what()).find(kNoCpuMemory) != std::string_view::npos;
 }
 
+std::string memory_shortage(const std::exception& error) {
+  return fmt::format("there is not enough memory: {}. This machine has {}", reason_of(error),
+                     bytes_text(static_cast<double>(memory_of_machine())));
+}
+
 std::string memory_advice(const config::TrainConfig& config, const std::exception& error) {
   return fmt::format(
-      "there is not enough memory: {}. This machine has {};{}{} make batches or images smaller (Global.update_freq "
-      "adds "
-      "several batches up to one step), or loader.num_workers, each of which reads ahead",
-      reason_of(error), bytes_text(static_cast<double>(memory_of_machine())), size_text(config.train, "Train"),
-      size_text(config.eval, "Eval"));
+      "{};{}{} make batches or images smaller (Global.update_freq adds several batches up to one step), or "
+      "loader.num_workers, each of which reads ahead",
+      memory_shortage(error), size_text(config.train, "Train"), size_text(config.eval, "Eval"));
 }
 
 }  // namespace trireme::trainer

@@ -22,7 +22,9 @@ void require_memory(const config::DataLoader& loader, const BatchSize& batch);
 
 /// Whether an exception of torch or of C++ says that there is not enough memory, of the machine or of a GPU.
 bool out_of_memory(const std::exception& error);
-/// What to do about it.
+/// How much was wanted, and how much there is.
+std::string memory_shortage(const std::exception& error);
+/// That, and what to do about it, for programs that read batches.
 std::string memory_advice(const config::TrainConfig& config, const std::exception& error);
 
 }  // namespace trireme::trainer

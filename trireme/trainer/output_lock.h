@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "trireme/core/fd.h"
+#include "trireme/core/owner_lock.h"
 
 namespace trireme::trainer {
 
@@ -18,7 +18,7 @@ class OutputLock {
   explicit OutputLock(const std::filesystem::path& folder);
 
  private:
-  UniqueFd file_;
+  OwnerLock lock_;
 };
 
 }  // namespace trireme::trainer
