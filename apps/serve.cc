@@ -6,14 +6,16 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <future>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 
 #include "cli/run_main.h"
 #include "trireme/core/error.h"
+#include "trireme/core/fd.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
+#include "trireme/core/text.h"
 #include "trireme/http/server.h"
 #include "trireme/infer/predictor.h"
 #include "trireme/proc/signals.h"
@@ -27,6 +29,7 @@ namespace {
 
 constexpr int kSignalled = 128;  // as a shell tells of a signal
 constexpr int kUnanswered = 1;
+constexpr int kStopped = 70;        // the HTTP server, by a defect; the log says why
 constexpr int kNoModel = 1;         // the options were right: as `trireme infer` ends
 constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first: timeout(1) sends two
 
@@ -36,45 +39,47 @@ void share_memory_between_threads() {
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // a fixed one: what is large goes back to the system at once
 }
 
-/// The next signal, or nothing: the server has stopped, or the time is up.
-std::optional<int> next_signal(proc::SignalGate& gate, const http::Server& server, Deadline deadline) {
+/// The next signal, or nothing: `end` is readable, or the time is up.
+std::optional<int> next_signal(proc::SignalGate& gate, int end, Deadline deadline) {
   while (true) {
     if (const auto number = gate.take()) return number;
     if (deadline.passed()) return std::nullopt;
-    pollfd stopped{server.stopped_fd(), POLLIN, 0};
+    pollfd ended{end, POLLIN, 0};
     const Millis left = deadline.left();
     const timespec wait{left.count() / 1000, left.count() % 1000 * 1000000};
-    if (::ppoll(&stopped, 1, deadline.is_never() ? nullptr : &wait, gate.open()) > 0) return std::nullopt;
+    if (::ppoll(&ended, 1, deadline.is_never() ? nullptr : &wait, gate.open()) > 0) return std::nullopt;
   }
 }
 
 /// Until the server has stopped or the time is up. A signal that comes later than the first one's echoes cuts it short.
 std::optional<int> wait_drained(proc::SignalGate& gate, const http::Server& server, Deadline deadline) {
   const Deadline echoes = Deadline::in(kImpatience);
-  while (const auto number = next_signal(gate, server, deadline))
+  while (const auto number = next_signal(gate, server.stopped_fd(), deadline))
     if (echoes.passed()) return number;
   return std::nullopt;
 }
 
-/// The process ends here: nothing may wait for an engine that hangs.
+/// The process ends here, and no destructor runs: nothing may wait for an engine that hangs. Not even for the other
+/// streams, as one that a model is read from is locked.
 [[noreturn]] void leave(int code) {
-  std::fflush(nullptr);
+  std::fflush(stdout);
   ::_exit(code);
 }
 
+/// The exit code.
 int drain(proc::SignalGate& gate, http::Server& server, const serve::ServeOptions& options, int number) {
   const double seconds = std::chrono::duration<double>(options.drain_timeout).count();
   log_info("[serve] SIG{}: no more connections; {} requests are in flight and have {:.3g} s", ::sigabbrev_np(number),
            server.counts().in_flight, seconds);
   server.drain();
-  if (const auto second = wait_drained(gate, server, Deadline::in(options.drain_timeout))) leave(kSignalled + *second);
+  if (const auto second = wait_drained(gate, server, Deadline::in(options.drain_timeout))) return kSignalled + *second;
   if (server.wait(Deadline::in(Millis(0)))) {
     log_info("[serve] all requests are answered");
     return 0;
   }
   log_error("[serve] given up after {:.3g} s (--drain-timeout): {} requests in flight, {} connections open", seconds,
             server.counts().in_flight, server.counts().connections);
-  leave(kUnanswered);
+  return kUnanswered;
 }
 
 std::string listen_advice(int number, uint16_t port) {
@@ -106,7 +111,7 @@ struct Model {
   serve::Service service;
 };
 
-std::unique_ptr<Model> load_model(const serve::ServeOptions& options) {
+std::unique_ptr<Model> make_model(const serve::ServeOptions& options) {
   try {
     return std::make_unique<Model>(options);
   } catch (const serve::TooLittleMemory&) {
@@ -116,24 +121,34 @@ std::unique_ptr<Model> load_model(const serve::ServeOptions& options) {
   }
 }
 
+/// On a thread of its own: a signal ends the program at once, however long the engine takes or whether it hangs.
+std::unique_ptr<Model> load_model(const serve::ServeOptions& options, proc::SignalGate& gate) {
+  FdPair loading = make_pipe();
+  auto model = std::async(std::launch::async, [&] {
+    const UniqueFd closed_at_the_end = std::move(loading.second);
+    return make_model(options);
+  });
+  if (const auto number = next_signal(gate, loading.first.get(), Deadline::never())) leave(kSignalled + *number);
+  return model.get();
+}
+
 int serve_model(const serve::ServeOptions& options) {
   share_memory_between_threads();
   proc::SignalGate gate;  // before the first thread
   UniqueFd listener = listen_to(options);
   serve::PortFile port_file(options.port_file);  // whose port is taken leaves the other's file alone
-  const auto model = load_model(options);
+  const auto model = load_model(options, gate);
   http::Server server(
       std::move(listener), options.server, [&](http::Request& request) { return model->service.handle(request); },
       [&](int status, double seconds) { model->service.metrics().count_request(status, seconds); });
   port_file.write(server.port());
-  fmt::print("serving {} on http://{} ({}, batches of up to {})\n", model->predictor.model_name(),
+  fmt::print("serving {} on http://{} ({}, batches of up to {})\n", printable(model->predictor.model_name()),
              to_string(Endpoint{options.host, server.port()}), model->predictor.engine_name(),
              options.service.max_batch);
   std::fflush(stdout);
-  const auto number = next_signal(gate, server, Deadline::never());
+  const auto number = next_signal(gate, server.stopped_fd(), Deadline::never());
   port_file.remove();  // before the port is free for others
-  if (number) return drain(gate, server, options, *number);
-  throw std::runtime_error("the HTTP server stopped; the log says why");
+  leave(number ? drain(gate, server, options, *number) : kStopped);
 }
 
 int run(const std::vector<std::string>& words) {

@@ -102,6 +102,7 @@ class Server:
 
 class ServeCase(Case):
     engine = "openvino"
+    env = PLAIN
 
     def model(self):
         given = os.environ.get("TRIREME_TEST_MODEL")  # by hand: a folder that is there already
@@ -109,7 +110,7 @@ class ServeCase(Case):
 
     def start_server(self, *options):
         command = [TRIREME, "serve", "--engine", self.engine, "--port", 0, "--cpu-threads", 1, *options]
-        return self.start_command(command, env=PLAIN)
+        return self.start_command(command, env=self.env)
 
     def serve(self, *options):
         return Server(self, self.start_server("--model-dir", self.model(), *options))

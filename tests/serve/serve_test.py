@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from exported_model import exported_model
-from serve_case import PLAIN, SECONDS, ServeCase, black_png, json_of, png
+from serve_case import PLAIN, SECONDS, ServeCase, Server, black_png, json_of, png
 from trireme_test import TRIREME, main, wait_for
 
 
@@ -330,6 +330,45 @@ class End(ServeCase):
                 time.sleep(0.2)  # sooner it would be part of the first
                 server.job.signal(signal.SIGTERM)
             self.assert_ends(server.job.wait(10), code)
+
+
+DESCRIPTION = """\
+Global: {model_name: "%s"}
+Input: {name: x, shape: [-1, 3, 4, 4]}
+Output: {name: out, activation: none, class_num: 3}
+PreProcess:
+  transform_ops:
+    - ResizeImage: {size: 4}
+    - NormalizeImage: {scale: 1.0/255.0, mean: [0.0, 0.0, 0.0], std: [1.0, 1.0, 1.0], order: ''}
+    - ToCHWImage:
+"""
+
+
+class Hanging(ServeCase):
+    """hanging_engine.cc: one that never comes back."""
+
+    env = {**PLAIN, "TRIREME_PLUGIN_DIR": Path(TRIREME).resolve().parents[1] / "tests/serve/hanging_engine"}
+
+    def start_model(self, name, *options):
+        model = self.folder / "model"
+        model.mkdir(exist_ok=True)
+        (model / "inference.onnx").touch()
+        (model / "inference.yml").write_text(DESCRIPTION % name)
+        return self.start_server("--model-dir", model, *options)
+
+    def test_a_signal_ends_it_while_the_model_is_loaded(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            job = self.start_model("loads for ever")
+            job.wait_output("the engine hangs", SECONDS)
+            job.signal(number)
+            self.assert_ends(job.wait(10), 128 + number)
+
+    def test_a_signal_ends_it_when_all_requests_are_answered(self):
+        server = Server(self, self.start_model("computes for ever \\e", "--request-timeout", "200ms"))
+        self.assertIn(r"serving computes for ever \x1b on", server.job.output())
+        self.assertEqual(server.post(png(1)).error()[0], "timeout")
+        server.job.signal(signal.SIGTERM)
+        self.assert_ends(server.job.wait(10), 0)
 
 
 if __name__ == "__main__":

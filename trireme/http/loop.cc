@@ -69,9 +69,9 @@ bool Loop::turn() {
   std::array<char, 64> bytes;
   while (::read(wake_.first.get(), bytes.data(), bytes.size()) > 0) {
   }
-  if (polled_[1].revents != 0) accept_all();
   for (size_t i = 0; i < polled_ids_.size(); ++i)
-    if (polled_[kFixed + i].revents != 0) serve(polled_ids_[i], polled_[kFixed + i].revents);
+    if (polled_[kFixed + i].revents != 0) serve(polled_ids_[i]);
+  if (polled_[1].revents != 0) accept_all();  // last: whoever has just sent something need not make room
   return true;
 }
 
@@ -95,10 +95,15 @@ Deadline Loop::next_deadline() const {
   const bool full = clients_.size() >= options_.max_connections;
   for (const auto& [id, client] : clients_) {
     next = earlier(next, client.deadline);
-    const Deadline fair = Deadline::at(client.deadline.time() - options_.read_timeout + kFairTime);
-    if (full && client.state == State::reading && !fair.passed()) next = earlier(next, fair);  // it may leave then
+    if (full && client.state == State::reading && !fair_end(client).passed()) next = earlier(next, fair_end(client));
   }
   return next;
+}
+
+/// From when on a client that is sending a request may be asked to leave a full server. Requires: State::reading; at
+/// work it has no deadline to reckon from.
+Deadline Loop::fair_end(const Connection& client) const {
+  return Deadline::at(client.deadline.time() - options_.read_timeout + kFairTime);
 }
 
 // --- connections
@@ -115,7 +120,7 @@ auto Loop::first_to_leave() const -> Clients::const_iterator {
   const auto rank = [&](const Connection& client) {
     if (client.state != State::reading) return Leaving::never;
     if (client.idle()) return Leaving::first;
-    return client.deadline.left() < options_.read_timeout - kFairTime ? Leaving::second : Leaving::never;
+    return fair_end(client).passed() ? Leaving::second : Leaving::never;
   };
   auto found = clients_.end();
   for (auto client = clients_.begin(); client != clients_.end(); ++client) {
@@ -178,7 +183,7 @@ void Loop::begin_drain() {
   std::vector<Id> ids;
   for (const auto& [id, client] : clients_)
     if (client.state == State::reading) ids.push_back(id);
-  for (const Id id : ids) serve(id, POLLIN);  // and what they have sent
+  for (const Id id : ids) serve(id);  // and what they have sent
   draining_ = true;
   parting_ = Deadline::in(kParting);
   for (auto& [id, client] : clients_) client.late = client.idle() && !client.fresh;
@@ -213,10 +218,8 @@ Counts Loop::counts() const {
 
 // --- one connection. The bools: whether it goes on; else it is to be dropped.
 
-void Loop::serve(Id id, short /*events*/) {
-  const auto found = clients_.find(id);
-  if (found == clients_.end()) return;  // dropped to make room
-  Connection& client = found->second;
+void Loop::serve(Id id) {
+  Connection& client = clients_.at(id);
   bool open = true;
   if (client.state == State::reading)
     open = read_request(id, client);

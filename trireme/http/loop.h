@@ -38,6 +38,7 @@ class Loop {
   bool turn();
   void wait_for_events();
   Deadline next_deadline() const;
+  Deadline fair_end(const Connection& client) const;
   bool may_accept() const;
   Clients::const_iterator first_to_leave() const;
   void accept_all();
@@ -45,7 +46,7 @@ class Loop {
   void begin_drain();
   bool all_answered() const;
 
-  void serve(Id id, short events);
+  void serve(Id id);
   bool read_request(Id id, Connection& client);
   bool judge_request(Id id, Connection& client);
   void start_work(Id id, Connection& client);

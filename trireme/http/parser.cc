@@ -233,7 +233,8 @@ bool Parser::read_expectation() {
   const std::string_view expected = request_.header("expect");
   if (!expected.empty() && to_lower(expected) != "100-continue")
     return refuse(problem("bad_expectation"), "the only Expect understood here is 100-continue");
-  wants_continue_ = !expected.empty() && step_ != Step::complete;
+  // Who speaks HTTP/1.0 would take it for the answer (RFC 9110, 10.1.1).
+  wants_continue_ = !expected.empty() && !old_ && step_ != Step::complete;
   return true;
 }
 
@@ -269,8 +270,8 @@ size_t Parser::take_line(std::string_view bytes) {
     return bytes.size();
   }
   if (end == std::string::npos) return line_.size() - before;
-  const std::string line = line_.substr(0, end);
-  line_.clear();
+  std::string line = std::exchange(line_, {});  // clear() would keep its memory, beside the whole body
+  line.resize(end);
   end_line(line);
   return end + kLineEnd.size() - before;
 }

@@ -207,6 +207,31 @@ TEST(HttpServer, AFullServerOfBusyConnectionsLetsNewOnesWait) {
   EXPECT_THAT(third.answer(), HasSubstr("200"));
 }
 
+TEST(HttpServer, WhoeverHasJustAskedNeedNotMakeRoom) {
+  Echo echo({.max_connections = 2, .is_quick = [](const Request& request) { return request.path == "/slow"; }});
+  TestClient first(echo.port()), second(echo.port());
+  EXPECT_THAT(second.ask(kGet), HasSubstr("200"));
+  first.send(posted("", "/slow"));  // on the server's own thread, so that it meets all that follows at once
+  echo.wait_in_flight(1);
+  second.send(kGet);
+  TestClient third(echo.port());
+  third.send(kGet);
+  echo.release();
+  for (TestClient* client : {&first, &second, &third}) EXPECT_THAT(client->answer(), HasSubstr("200"));
+}
+
+TEST(HttpServer, ARequestAtWorkHasNoTimeToRead) {
+  Echo echo({.max_connections = 1, .read_timeout = Millis(500)});
+  TestClient busy(echo.port());
+  busy.send(posted("", "/slow"));
+  echo.wait_in_flight(1);
+  TestClient next(echo.port());
+  next.send(kGet);
+  echo.release();
+  EXPECT_THAT(busy.answer(), HasSubstr("200"));
+  EXPECT_THAT(next.answer(), HasSubstr("200"));
+}
+
 TEST(HttpServer, AFullServerOfSlowSendersLetsTheSlowestGo) {
   Echo echo({.max_connections = 2, .read_timeout = seconds(30)});
   TestClient slow(echo.port()), slower(echo.port());
@@ -238,7 +263,12 @@ TEST(HttpServer, BoundsTheMemoryOfAllRequestsTogether) {
 TEST(HttpServer, TheLargestBodyFitsIntoTheMemoryAlone) {
   Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20});
   TestClient client(echo.port()), silent(echo.port());
-  EXPECT_THAT(client.ask(posted(std::string(1u << 20, 'x'))), HasSubstr("200 OK"));
+  const std::string body(1u << 20, 'x');
+  EXPECT_THAT(client.ask(posted(body)), HasSubstr("200 OK"));
+  EXPECT_THAT(client.ask(fmt::format("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                                     "{:x}\r\n{}\r\n0\r\n\r\n",
+                                     body.size(), body)),
+              HasSubstr("200 OK"));
 }
 
 TEST(HttpServer, WhatIsOnlyAnnouncedKeepsNobodyOut) {

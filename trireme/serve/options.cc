@@ -115,9 +115,12 @@ void check(const ServeOptions& options) {
   if (options.model_dir.empty()) throw UsageError("which model? trireme serve --model-dir DIR");
   if (options.predictor.use_gpu && options.predictor.engine == infer::EngineKind::openvino)
     throw UsageError("--engine openvino computes on the CPU; with --use-gpu True take --engine torch");
-  if (options.service.images_per_request > options.service.max_queue)
-    throw UsageError("--images-per-request {} is more than --queue {} can hold", options.service.images_per_request,
-                     options.service.max_queue);
+  const size_t together = std::min(options.service.images_per_request, options.service.max_batch);
+  if (together > options.service.max_queue)
+    throw UsageError(
+        "--queue {} is too short: {} pictures of one request may wait together; raise it, or lower --batch-size or "
+        "--images-per-request",
+        options.service.max_queue, together);
   if (options.server.max_held_bytes < options.server.limits.body_bytes)
     throw UsageError("--memory-limit {} is less than the --body-limit {} of one request", options.server.max_held_bytes,
                      options.server.limits.body_bytes);

@@ -72,7 +72,10 @@ TEST(ServeOptions, SayWhatIsWrong) {
   EXPECT_THAT(refusal({"--use-gpu", "maybe"}), HasSubstr("true or false"));
   EXPECT_THAT(refusal({"--engine", "magic"}), HasSubstr("openvino"));
   EXPECT_THAT(refusal({"--engine", "openvino", "--use-gpu", "True"}), HasSubstr("take --engine torch"));
-  EXPECT_THAT(refusal({"--queue", "2"}), HasSubstr("--images-per-request 64"));
+  EXPECT_THAT(refusal({"--queue", "7"}), HasSubstr("--queue 7 is too short: 8 pictures"));
+  EXPECT_EQ(refusal({"--queue", "8"}), "accepted");
+  EXPECT_EQ(refusal({"--queue", "1", "--batch-size", "1"}), "accepted");
+  EXPECT_EQ(refusal({"--queue", "2", "--images-per-request", "2"}), "accepted");
   EXPECT_THAT(refusal({"--memory-limit", "1M"}), HasSubstr("--body-limit"));
   EXPECT_THROW(parse_options({}), UsageError);
   EXPECT_THROW(parse_options({"x"}), UsageError);

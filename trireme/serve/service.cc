@@ -21,6 +21,11 @@ using Json = nlohmann::json;
 constexpr size_t kKeptBytes = size_t{4} << 20;
 constexpr const char* kPaths = "there is: POST /v1/predict, GET /healthz, GET /metrics";
 
+/// Names out of a model's files need not be UTF-8; what is not is replaced.
+std::string text_of(const Json& body) {
+  return body.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 http::Response wrong_method(const http::Request& request, const char* allowed) {
   http::Response response =
       http::error_response(problem("method_not_allowed"),
@@ -134,7 +139,7 @@ http::Response Service::handle(http::Request& request) {
 http::Response Service::health(const http::Request& request) const {
   const bool ready = !request.late && !request.server.draining;
   const Json body{{"status", ready ? "ok" : "draining"}, {"model", predictor_.model_name()}};
-  return {.status = ready ? 200 : 503, .body = body.dump() + "\n"};
+  return {.status = ready ? 200 : 503, .body = text_of(body)};
 }
 
 http::Response Service::metrics_page(const http::Request& request) const {
@@ -280,7 +285,7 @@ void Service::rank(Picture& picture, const Tensor& scores, int topk) {
     picture.problem = &problem("bad_scores");
     picture.error = error.what();
     metrics_.count_failed_picture();
-    log_error("[serve] {}: {}", predictor_.model_name(), error.what());
+    log_error("[serve] {}: {}", printable(predictor_.model_name()), error.what());
   }
 }
 
@@ -308,9 +313,7 @@ std::string Service::prediction_text(const std::vector<Picture>& pictures) const
     predictions.push_back(
         {{"class_ids", prediction.class_ids}, {"scores", prediction.scores}, {"label_names", prediction.label_names}});
   }
-  return Json{{"model", predictor_.model_name()}, {"predictions", std::move(predictions)}}.dump(
-             -1, ' ', false, Json::error_handler_t::replace) +
-         "\n";
+  return text_of({{"model", predictor_.model_name()}, {"predictions", std::move(predictions)}});
 }
 
 }  // namespace trireme::serve

@@ -158,7 +158,7 @@ TEST_F(ServiceTest, AnswersOnePicture) {
 }
 
 TEST_F(ServiceTest, AnswersSeveralInTheirOrderTheBadOnesToo) {
-  start({.max_batch = 2});
+  start({.max_batch = 2, .max_queue = 2});
   const http::Response response = post(json_of({kBlue, "bm8gcGljdHVyZQ==", kRed, kGreen}), "application/json");
   EXPECT_EQ(response.status, 200);
   const Json predictions = Json::parse(response.body)["predictions"];
@@ -311,6 +311,13 @@ TEST_F(ServiceTest, HealthEndsWithTheDrain) {
   const http::Response response = ask(late);
   EXPECT_EQ(code_of(response), "503 draining");
   EXPECT_EQ(response.headers.at(0).first, "Retry-After");
+}
+
+TEST_F(ServiceTest, AModelMayHaveAnyName) {
+  std::string description = kDescription;
+  start({}, description.replace(description.find("Colours"), 7, "\"\xff\""));
+  EXPECT_THAT(get("/healthz").body, HasSubstr("\"model\":\"\xef\xbf\xbd\"")) << "U+FFFD";
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200);
 }
 
 TEST_F(ServiceTest, PicturesOfSeveralRequestsShareABatchAndKeepTheirAnswers) {
