@@ -101,7 +101,6 @@ tipc::Chain chain_of(const TipcOptions& options, bool only_shown) {
   return {chosen.test, chosen.mode, std::move(chain)};
 }
 
-/// A training of one's own may need none; to most it is a step forgotten.
 int run(const TipcOptions& options) {
   tipc::Chain chain = chain_of(options, options.dry_run);
   if (!options.dry_run) return chain.run();
@@ -123,11 +122,13 @@ std::string describe(const std::string& file) {
 }
 
 int list_configs() {
+  namespace fs = std::filesystem;
   constexpr const char* kFolder = "test_tipc/configs";
+  constexpr auto kOptions = fs::directory_options::skip_permission_denied;
   std::error_code failed;
   Words files;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(kFolder, failed))
-    if (entry.path().extension() == ".txt") files.push_back(entry.path().string());
+  for (fs::recursive_directory_iterator at(kFolder, kOptions, failed), end; !failed && at != end; at.increment(failed))
+    if (at->path().extension() == ".txt") files.push_back(at->path().string());
   if (files.empty()) throw UsageError("no test case in {}; is this the right folder?", kFolder);
   std::sort(files.begin(), files.end());
   for (const std::string& file : files) fmt::print("{:<72} {}\n", file, describe(file));

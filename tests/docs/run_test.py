@@ -1,6 +1,7 @@
 """The programs and commands of the pages, compiled and run exactly as printed, and their output compared."""
 import os
 import re
+import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -158,6 +159,17 @@ class Infer(CloneCase):
 class Serve(CloneCase):
     def test_serve(self):
         self.walk("docs/serve.md")
+
+
+class ChainReadme(CloneCase):
+    def test_chain_readme(self):
+        self.walk("test_tipc/README.md")
+
+    def prepare(self):
+        super().prepare()
+        (self.work / "configs").unlink()  # files are added
+        for name in ("configs", "test_tipc"):
+            shutil.copytree(pages.ROOT / name, self.work / name, ignore=shutil.ignore_patterns("output"))
 
 
 class Chain(PageCase):

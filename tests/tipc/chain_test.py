@@ -1,5 +1,8 @@
-"""The whole chain of mobilenet_v3_small, exactly as test_tipc/README.md has it, on one machine and on two."""
+"""The chain with the real programs: of mobilenet_v3_small exactly as test_tipc/README.md has it, on one machine and on
+two, and of LeNet with what the cases that come along leave out."""
 
+import json
+import re
 import shutil
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -14,10 +17,14 @@ UNMEASURED = ("--set", "benchmark=False")  # measuring takes seconds for each in
 OUTPUT = f"test_tipc/output/mobilenet_v3_small/{MODE}"
 
 
-def chain(config, *words):
-    prepare = f"bash test_tipc/prepare.sh {config} {MODE}"
-    return ["bash", "-c", f"{prepare} && exec bash test_tipc/test_train_inference_cpp.sh {config} {MODE} \"$@\"", "sh",
+def chain(config, *words, mode=MODE):
+    prepare = f"bash test_tipc/prepare.sh {config} {mode}"
+    return ["bash", "-c", f"{prepare} && exec bash test_tipc/test_train_inference_cpp.sh {config} {mode} \"$@\"", "sh",
             *words]
+
+
+def settings(**values):
+    return [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
 
 
 def checkout(folder):
@@ -59,6 +66,87 @@ class OneMachine(Case):
         self.assert_says(result, r"iter: 1/2", "11 steps: 7 passed, 0 failed, 4 skipped")
         made = {path.name for path in set(self.folder.iterdir()) - before if not path.name.startswith("console.")}
         self.assertEqual(made, {"dataset"})
+
+
+DISTILLED = """\
+base: LeNet_fashion_mnist.yaml
+Arch:
+  name: DistillationModel
+  freeze_params_list: [True, False]
+  infer_model_name: Student
+  models:
+    - Teacher: {name: LeNet, class_num: 10}
+    - Student: {name: LeNet, class_num: 10}
+Loss:
+  Train:
+    - DistillationDMLLoss: {weight: 1.0, model_name_pairs: [[Student, Teacher]]}
+Metric:
+  Train: &metric
+    - DistillationTopkAcc: {model_key: Student, topk: [1, 5]}
+  Eval: *metric
+DataLoader:
+  Train: {dataset: {image_root: ./dataset/fashion-mnist}}
+  Eval: {dataset: {image_root: ./dataset/fashion-mnist}}
+"""
+
+
+class Small(Case):
+    """LeNet, a few pictures, one inference."""
+
+    config = "test_tipc/configs/LeNet/train_infer_cpp.txt"
+    quick = settings(gpu_list="cpu:1", train_model_name="latest", infer_device="False", infer_batch_size=4,
+                     precision="fp32", benchmark="False")
+    infer_log = "cpp_infer_cpu_threads_2_precision_fp32_batchsize_4.log"
+
+    def setUp(self):
+        super().setUp()
+        checkout(self.folder)
+
+    def run_chain(self, *words, **options):
+        command = chain(self.config, *self.quick, *words, **options)
+        return self.start_command(command, env={"TRIREME": TRIREME}).wait(120)
+
+    def test_mixed_precision_distillation_and_the_exported_model(self):
+        (self.folder / "configs/classification/LeNet_distilled.yaml").write_text(DISTILLED)
+        result = self.run_chain(*settings(
+            autocast="amp", trainer="norm_train|distill_train",
+            distill_train="trireme train -c configs/classification/LeNet_distilled.yaml -o Global.print_batch_step=1"))
+        self.assert_ends(result, 0)
+        self.assert_says(result, "8 steps: 8 passed", "DistillationDMLLoss")
+        groups = sorted((self.folder / "test_tipc/output/LeNet" / MODE).glob("*_gpus_cpu1_autocast_amp_nodes_1"))
+        self.assertEqual([group.name.split("_gpus")[0] for group in groups], ["distill_train", "norm_train"])
+        for group in groups:
+            [manifest] = group.glob("*/latest/manifest.json")
+            self.assertRegex(read(manifest), "use_amp: [Tt]rue")
+            self.assertEqual(read(group / self.infer_log).count("class id(s)"), 16)
+            self.infer_again(group)
+
+    def infer_again(self, group):
+        """whole_infer with what this chain exported gives its answers."""
+        words = self.quick + settings(infer_model=group / "inference", infer_export="False")
+        result = self.start_command([TRIREME, "tipc", "run", self.config, "whole_infer", *words]).wait()
+        self.assert_ends(result, 0)
+        self.assert_says(result, "1 steps: 1 passed")
+        log = self.folder / "test_tipc/output/LeNet/whole_infer/infer" / self.infer_log
+        command = [TRIREME, "tipc", "compare", "--gt", group / self.infer_log, "--log", log, "--atol", "1e-5"]
+        result = self.start_command(command).wait()
+        self.assert_ends(result, 0)
+        self.assert_says(result, "16 pictures")
+
+    def test_speed_up(self):
+        """That the lines of a training's log are still understood."""
+        result = self.run_chain(*settings(gpu_list="cpu:1|cpu:2"), mode="benchmark_train")
+        self.assert_ends(result, 0)
+        rows = [re.search(rf"^\| {devices} CPU \| 1 \| 8 \| fp32 \| ([\d.]+) \| 1 \| ([\d.]+) \| (\d+) % \|$",
+                          result.out, re.M) for devices in (1, 2)]
+        for devices, row in enumerate(rows, 1):
+            self.assertTrue(row, result)
+            text = read(self.folder / f"test_tipc/output/LeNet/benchmark_train/bs8_fp32_DP_N1C{devices}.json")
+            measured = json.loads(text)
+            self.assertAlmostEqual(measured["ips"], float(row[1]), delta=0.01)
+            for value in (measured["ips_per_device"], measured["convergence_value"], *row.groups()):
+                self.assertGreater(float(value), 0, result)
+            self.assertEqual(measured["speed_unit"], "samples/s")
 
 
 class TwoMachines(MachineCase):

@@ -50,8 +50,8 @@ class Fleet(FleetCase):
         first, second = [job.wait(60) for job in jobs]
         self.assert_ends(first, 0)
         self.assert_ends(second, 0)
-        self.assert_says(first, r"^\| 1 \| 1 \| 8 \| fp32 \| 10\.00 ",
-                         r"^\| 4 \| 2 \| 8 \| fp32 \| 40\.00 \| 1 \| 4\.00 ")
+        self.assert_says(first, r"^\| 1 CPU \| 1 \| 8 \| fp32 \| 10\.00 ",
+                         r"^\| 4 CPU \| 2 \| 8 \| fp32 \| 40\.00 \| 1 \| 4\.00 ")
         self.assertEqual(statuses(second.out),
                          ["Run successfully", "Run skipped (the first machine measures one device)"])
 

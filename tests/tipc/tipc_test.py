@@ -227,6 +227,19 @@ class Words(TipcCase):
         self.assert_usage(self.tipc("list", "--quiet"), "trireme tipc list has no option '--quiet'")
         self.assert_usage(self.tipc("compare", "--set", "a=b"), "trireme tipc compare has no option '--set'")
 
+    def test_list_beside_a_folder_that_cannot_be_read(self):
+        configs = self.folder / "test_tipc/configs"
+        for name in "abc":
+            (configs / name).mkdir(parents=True)
+            (configs / name / "case.txt").write_text(self.config.read_text())
+        (configs / "b").chmod(0)
+        as_others = [] if os.geteuid() else ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+        result = self.start_command([*as_others, TRIREME, "tipc", "list"]).wait()
+        (configs / "b").chmod(0o755)
+        self.assert_ends(result, 0)
+        self.assertEqual([line.split()[0] for line in result.out.splitlines()],
+                         [f"test_tipc/configs/{name}/case.txt" for name in "ac"])
+
     def test_damaged_files_name_line_and_key(self):
         lines = self.config.read_bytes().splitlines(keepends=True)
         shifted = lines[:5] + lines[6:]
@@ -384,7 +397,7 @@ class Benchmark(TipcCase):
         self.program("train", f"truncate -s 70M {log}; echo 'loss: 2.5, ips: 5.0 samples/s'")
         result = self.run_chain("--quiet", "--set", "gpu_list=cpu:1", mode="benchmark_train")
         self.assert_ends(result, 0)
-        self.assert_says(result, r"^\| 1 \| 1 \| 8 \| fp32 \| 5\.00 ")
+        self.assert_says(result, r"^\| 1 CPU \| 1 \| 8 \| fp32 \| 5\.00 ")
         [written] = self.folder.glob("test_tipc/output/tiny/benchmark_train/*/train.log")
         self.assertGreater(written.stat().st_size, 64 << 20)
 
@@ -393,8 +406,8 @@ class Benchmark(TipcCase):
         self.program("train", 'for i in 1 2 3 4; do echo "loss: 2.5, ips: $((100 - 10 * WORLD_SIZE)).0 samples/s, eta"; done')
         result = self.run_chain("--quiet", mode="benchmark_train")
         self.assert_ends(result, 0)
-        self.assert_says(result, r'"ips": 160\.0', r"^\| 1 \| 1 \| 8 \| fp32 \| 90\.00 \| 1 \| 1\.00 \| 100 % \|$",
-                         r"^\| 2 \| 1 \| 8 \| fp32 \| 160\.00 \| 1 \| 1\.78 \| 89 % \|$",
+        self.assert_says(result, r'"ips": 160\.0', r"^\| 1 CPU \| 1 \| 8 \| fp32 \| 90\.00 \| 1 \| 1\.00 \| 100 % \|$",
+                         r"^\| 2 CPU \| 1 \| 8 \| fp32 \| 160\.00 \| 1 \| 1\.78 \| 89 % \|$",
                          "bs8_fp32_DP_N1C2: the mean of 2 only")
         self.assertIn('"device_num": "N1C2"', self.output("bs8_fp32_DP_N1C2.json", mode="benchmark_train"))
 

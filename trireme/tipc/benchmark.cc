@@ -40,7 +40,7 @@ const Measurement& reference_for(const Measurement& one, const std::vector<Measu
   const Measurement* reference = &one;
   for (const Measurement& other : all)
     if (other.what.batch_size == one.what.batch_size && other.what.fp_item == one.what.fp_item &&
-        other.what.devices < reference->what.devices)
+        other.what.device == one.what.device && other.what.devices < reference->what.devices)
       reference = &other;
   return *reference;
 }
@@ -81,6 +81,7 @@ std::string throughput_json(const std::string& model_name, const Measurement& me
   json["ips_per_device"] = measurement.throughput.ips;
   json["speed_unit"] = measurement.throughput.unit;
   json["device_num"] = device_num(what);
+  json["device"] = what.device;
   json["model_run_time"] = measurement.seconds;
   json["frame_name"] = "trireme";
   json["frame_version"] = kVersion;
@@ -97,9 +98,9 @@ std::string speedup_table(std::vector<Measurement> measurements) {
     const Measurement& reference = reference_for(one, measurements);
     const double speedup = one.total() / reference.total();
     const double more = static_cast<double>(one.what.devices) / reference.what.devices;
-    text += fmt::format("| {} | {} | {} | {} | {:.2f} | {} | {:.2f} | {:.0f} % |\n", one.what.devices, one.what.nodes,
-                        one.what.batch_size, one.what.fp_item, one.total(), reference.what.devices, speedup,
-                        100 * speedup / more);
+    text += fmt::format("| {} {} | {} | {} | {} | {:.2f} | {} | {:.2f} | {:.0f} % |\n", one.what.devices,
+                        one.what.device, one.what.nodes, one.what.batch_size, one.what.fp_item, one.total(),
+                        reference.what.devices, speedup, 100 * speedup / more);
   }
   return text;
 }

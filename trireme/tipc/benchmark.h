@@ -34,8 +34,8 @@ struct Measurement {
 /// One JSON object, with the names that Paddle's benchmark tools have.
 std::string throughput_json(const std::string& model_name, const Measurement& measurement);
 
-/// A row for each measurement, by the number of devices; the speed-up against the one with the fewest devices, the same
-/// batch size and precision.
+/// A row for each measurement, by the number of devices; the speed-up against the one with the fewest devices, of the
+/// same kind, batch size and precision.
 std::string speedup_table(std::vector<Measurement> measurements);
 
 }  // namespace trireme::tipc

@@ -47,17 +47,26 @@ TEST(Benchmark, SpeedUpAndEfficiency) {
                                         {{"8", "fp32", 1, 8}, {88, "samples/s", "", 1}},
                                         {{"8", "bf16", 2, 16}, {10, "samples/s", "", 1}}};
   const std::string table = speedup_table(all);
-  EXPECT_THAT(table, HasSubstr("| 8 | 1 | 8 | fp32 | 704.00 | 1 | 7.04 | 88 % |"));
+  EXPECT_THAT(table, HasSubstr("| 8 CPU | 1 | 8 | fp32 | 704.00 | 1 | 7.04 | 88 % |"));
   const std::string backwards = speedup_table({all[1], all[0]});
-  EXPECT_THAT(backwards, HasSubstr("| 1.00 | 100 % |\n| 8 | 1 | 8 | fp32 | 704.00 | 1 | 7.04 |")) << "fewest first";
-  EXPECT_THAT(table, HasSubstr("| 16 | 2 | 8 | bf16 | 160.00 | 16 | 1.00 | 100 % |"));
+  EXPECT_THAT(backwards, HasSubstr("| 1.00 | 100 % |\n| 8 CPU | 1 | 8 | fp32 | 704.00 | 1 | 7.04 |")) << "fewest first";
+  EXPECT_THAT(table, HasSubstr("| 16 CPU | 2 | 8 | bf16 | 160.00 | 16 | 1.00 | 100 % |"));
+}
+
+TEST(Benchmark, AGpuIsNotComparedWithAProcessOnTheCpu) {
+  const std::string table = speedup_table({{{"8", "fp32", 1, 1, "CPU"}, {10, "samples/s", "", 1}},
+                                           {{"8", "fp32", 1, 1, "GPU"}, {1000, "samples/s", "", 1}},
+                                           {{"8", "fp32", 1, 2, "GPU"}, {900, "samples/s", "", 1}}});
+  EXPECT_THAT(table, HasSubstr("| 1 CPU | 1 | 8 | fp32 | 10.00 | 1 | 1.00 | 100 % |"));
+  EXPECT_THAT(table, HasSubstr("| 1 GPU | 1 | 8 | fp32 | 1000.00 | 1 | 1.00 | 100 % |"));
+  EXPECT_THAT(table, HasSubstr("| 2 GPU | 1 | 8 | fp32 | 1800.00 | 1 | 1.80 | 90 % |"));
 }
 
 TEST(Benchmark, Json) {
-  const std::string json = throughput_json("tiny", {{"8", "fp32", 2, 4}, {25, "samples/s", "6.9", 1}, 3});
+  const std::string json = throughput_json("tiny", {{"8", "fp32", 2, 4, "GPU"}, {25, "samples/s", "6.9", 1}, 3});
   for (const char* part : {"\"model_name\": \"tiny_bs8_fp32_DP\"", "\"batch_size\": 8", "\"fp_item\": \"fp32\"",
                            "\"run_mode\": \"DP\"", "\"ips\": 100.0", "\"speed_unit\": \"samples/s\"",
-                           "\"device_num\": \"N2C2\"", "\"convergence_value\": \"6.9\""})
+                           "\"device_num\": \"N2C2\"", "\"device\": \"GPU\"", "\"convergence_value\": \"6.9\""})
     EXPECT_THAT(json, HasSubstr(part));
 }
 

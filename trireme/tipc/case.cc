@@ -96,13 +96,22 @@ Words train_command(const ConfigText& config, const Entry& line) {
   return all;
 }
 
-/// norm_export, but pruned, quantised and distilled models have lines of their own in the long format.
-Words export_command(const ConfigText& config, std::string_view trainer) {
+/// Pruned, quantised and distilled models have lines of their own in the long format.
+const Entry& export_line(const ConfigText& config, std::string_view trainer) {
   const Entry* own = trainer == "pact_train" || trainer == "quant_train" ? config.find("quant_export")
                      : trainer == "fpgm_train"                           ? config.find("fpgm_export")
                      : trainer == "distill_train"                        ? config.find("distill_export")
                                                                          : nullptr;
-  return command_of(own == nullptr ? config.at("norm_export") : *own);
+  return own == nullptr ? config.at("norm_export") : *own;
+}
+
+/// Without a command on its own line a model is exported by norm_export's, as far as that is known to do: what `trireme
+/// train` leaves of a distillation are the student's weights.
+void read_export(const ConfigText& config, Trainer& trainer) {
+  const Entry& line = export_line(config, trainer.name);
+  const bool other = is_null(line.value);
+  trainer.export_command = command_of(other ? config.at("norm_export") : line);
+  if (other && own_program(trainer.export_command) != "export") trainer.no_export = line.name + " is null";
 }
 
 std::vector<Trainer> trainers_of(const ConfigText& config) {
@@ -112,7 +121,8 @@ std::vector<Trainer> trainers_of(const ConfigText& config) {
     if (std::any_of(trainers.begin(), trainers.end(), [&](const Trainer& t) { return same_trainer(t.name, name); }))
       throw UsageError("{}: {} is there twice", list.origin, name);
     check_name_part(list, name);
-    trainers.push_back({name, train_command(config, train_line(config, list, name)), export_command(config, name)});
+    trainers.push_back({.name = name, .command = train_command(config, train_line(config, list, name))});
+    read_export(config, trainers.back());
   }
   return trainers;
 }
@@ -195,7 +205,9 @@ std::optional<BenchmarkCase> benchmark_of(const ConfigText& config) {
   };
   BenchmarkCase benchmark{.batch_sizes = distinct_alternatives(find("batch_size")),
                           .fp_items = distinct_alternatives(find("fp_items")),
-                          .epochs = find("epoch").value};
+                          .epochs = find("epoch").value,
+                          .batch_origin = find("batch_size").origin,
+                          .fp_origin = find("fp_items").origin};
   for (const Entry& entry : config.benchmark)
     if (entry.key == "flags" && !is_null(entry.value))
       for (const std::string& flag : split(entry.value, ';')) {

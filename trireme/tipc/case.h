@@ -39,7 +39,8 @@ struct ModeNumber {
 struct Trainer {
   std::string name;  ///< norm_train, amp_train, fleet_train, distill_train, …
   Words command;
-  Words export_command;  ///< empty: none
+  Words export_command;   ///< empty: none
+  std::string no_export;  ///< why it is not run after this training, nor inference; empty: it is
 };
 
 /// One combination of alternatives for the inference program.
@@ -59,6 +60,7 @@ struct BenchmarkCase {
   std::vector<std::string> batch_sizes;
   std::vector<std::string> fp_items;  ///< fp32, fp16, bf16
   std::string epochs;
+  std::string batch_origin, fp_origin;                           ///< how messages about the first two begin
   std::vector<std::pair<std::string, std::string>> environment;  ///< of `flags`
 };
 

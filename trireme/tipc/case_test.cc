@@ -71,6 +71,15 @@ TEST(Case, Trainers) {
               ElementsAre("tools/train.py", "-c", "tiny.yaml", "-o", "Global.to_static=True"));
 }
 
+TEST(Case, WithoutALineOfItsOwnTheStudentIsExportedByTrireme) {
+  Lines lines = with_line(with_line(long_lines(), 15, "trainer:distill_train"), 33, "distill_export:null");
+  EXPECT_EQ(understand(lines).trainers[0].no_export, "distill_export is null") << "what it makes of it is not known";
+  lines = with_line(lines, 30, "norm_export:trireme export -c a.yaml");
+  EXPECT_THAT(understand(lines).trainers[0].export_command, ElementsAre("trireme", "export", "-c", "a.yaml"));
+  EXPECT_EQ(understand(lines).trainers[0].no_export, "");
+  EXPECT_TRUE(understand(with_line(lines, 30, "norm_export:null")).trainers[0].export_command.empty());
+}
+
 TEST(Case, TrainersThatCannotBe) {
   EXPECT_THAT(refused_case(with_line(long_lines(), 15, "trainer:amp_train")),
               AllOf(HasSubstr("x.txt:15: trainer"), HasSubstr("'amp_train' has no line"), HasSubstr("norm_train")));

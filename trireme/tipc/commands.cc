@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/tipc/own_programs.h"
 
@@ -45,27 +46,47 @@ Words device_words(const Case& test, const Words& command, const Placement& plac
 }
 
 /// PaddleClas' configurations have a section AMP, which a key `-o …` reaches; other programs are told by the key.
-Words amp_words(const Words& command, const Flag& autocast, const std::string& value, const std::string& dtype = "") {
-  const std::string key = key_for(command, "autocast", autocast.key);
-  if (key == "null") return {};
-  if (!key.starts_with("-o ")) return autocast.words(value);
+Words amp_words(const std::string& key, const std::string& value, const std::string& dtype = "") {
+  if (!key.starts_with("-o ")) return Flag{key, {}}.words(value);
   if (value == "null") return {"-o", "AMP.use_amp=False"};
   Words words{"-o", "AMP.use_amp=True", "-o", value == "fp16" || value == "O2" ? "AMP.level=O2" : "AMP.level=O1"};
   if (!dtype.empty()) append(words, {"-o", "AMP.dtype=" + dtype});
   return words;
 }
 
+bool chooses_precision(const Trainer& trainer) {
+  const auto speaks_of_it = [](const std::string& word) { return word.find("AMP.") != std::string::npos; };
+  return trainer.name == "amp_train" || std::any_of(trainer.command.begin(), trainer.command.end(), speaks_of_it);
+}
+
+/// A case without mixed precision does not take it from a training whose own command asks for it.
+Words precision_words(const Case& test, const Trainer& trainer, const std::string& autocast) {
+  if (autocast == "null" && chooses_precision(trainer)) return {};
+  return amp_words(key_for(trainer.command, "autocast", test.autocast.key), autocast);
+}
+
+/// As key_for(), for what is measured: `trireme train` is told of it by its own option where the case has no key.
+std::string measured_key(const Words& command, const char* name, const std::string& key) {
+  return key_for(command, name, key == "null" && own_program(command) == "train" ? "" : key);
+}
+
+Words measured_precision(const Case& test, const Words& command, const std::string& fp_item) {
+  const std::string key = measured_key(command, "autocast", test.autocast.key);
+  if (fp_item == "fp32") return amp_words(key, "null");
+  return amp_words(key, "amp", fp_item == "bf16" ? "bfloat16" : "float16");
+}
+
 /// In the original chain's order.
 Words training(const Case& test, const Words& command, const Placement& placement, const std::filesystem::path& folder,
-               const std::string& epochs, const std::string& batch_size, const Words& amp) {
+               const std::string& epochs, const Words& precision, const Words& batch_size) {
   Words words = launched(placement, folder);
   append(words, program(test, command));
   append(words, device_words(test, command, placement));
   append(words, told(command, "output_dir", test.output_dir, folder.string()));
   append(words, told(command, "epochs", test.epochs, epochs));
   append(words, told(command, "pretrained", test.pretrained, test.pretrained.values[0]));
-  append(words, amp);
-  append(words, told(command, "train_batch_size", test.batch_size, batch_size));
+  append(words, precision);
+  append(words, batch_size);
   append(words, test.extra_train.words(test.extra_train.values[0]));
   return words;
 }
@@ -88,17 +109,38 @@ std::string group_name(const Case& test, const Placement& placement, const std::
 
 Words train_command(const Case& test, Mode mode, const Placement& placement, const std::string& autocast,
                     const Trainer& trainer, const std::filesystem::path& folder) {
-  return training(test, trainer.command, placement, folder, test.epochs.at(mode), test.batch_size.at(mode),
-                  amp_words(trainer.command, test.autocast, autocast));
+  return training(test, trainer.command, placement, folder, test.epochs.at(mode),
+                  precision_words(test, trainer, autocast),
+                  told(trainer.command, "train_batch_size", test.batch_size, test.batch_size.at(mode)));
 }
 
 Words benchmark_command(const Case& test, const Placement& placement, const std::string& fp_item,
                         const std::string& batch_size, const std::filesystem::path& folder) {
   const Words& command = test.trainers.front().command;
-  const Words amp = fp_item == "fp32"
-                        ? amp_words(command, test.autocast, "null")
-                        : amp_words(command, test.autocast, "amp", fp_item == "bf16" ? "bfloat16" : "float16");
-  return training(test, command, placement, folder, test.benchmark->epochs, batch_size, amp);
+  const Flag batch{measured_key(command, "train_batch_size", test.batch_size.key), {}};
+  return training(test, command, placement, folder, test.benchmark->epochs, measured_precision(test, command, fp_item),
+                  batch.words(batch_size));
+}
+
+void check_benchmark(const Case& test) {
+  const BenchmarkCase& asked = *test.benchmark;
+  const Words& command = test.trainers.front().command;
+  if (asked.batch_sizes.size() > 1 && measured_key(command, "train_batch_size", test.batch_size.key) == "null")
+    throw UsageError(
+        "{}: {} sizes, but {} is told none, as the line train_batch_size has no key; write its option there, or leave "
+        "one size here",
+        asked.batch_origin, asked.batch_sizes.size(), command[0]);
+  const std::string key = measured_key(command, "autocast", test.autocast.key);
+  std::vector<std::string> low = asked.fp_items;
+  std::erase(low, "fp32");
+  if (!low.empty() && key == "null")
+    throw UsageError(
+        "{}: {} is not told of {}, as the case has no key for it; write its option on line 6 of the 51-line format "
+        "(autocast), or leave fp32 only",
+        asked.fp_origin, command[0], join(low, " and "));
+  if (low.size() > 1 && !key.starts_with("-o "))
+    throw UsageError("{}: {} would measure the same twice, as {} does not tell {} which of them; leave one of the two",
+                     asked.fp_origin, join(low, " and "), key, command[0]);
 }
 
 Words eval_command(const Case& test, const Placement& placement, const std::string& weights) {

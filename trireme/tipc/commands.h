@@ -19,6 +19,8 @@ Words train_command(const Case& test, Mode mode, const Placement& placement, con
                     const Trainer& trainer, const std::filesystem::path& folder);
 Words benchmark_command(const Case& test, const Placement& placement, const std::string& fp_item,
                         const std::string& batch_size, const std::filesystem::path& folder);
+/// UsageError when the program cannot be told of a batch size or a precision: its measurement would have a wrong name.
+void check_benchmark(const Case& test);
 Words eval_command(const Case& test, const Placement& placement, const std::string& weights);
 Words export_words(const Case& test, const Words& command, const std::string& weights,
                    const std::filesystem::path& inference);

@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
+#include "trireme/tipc/outdated.h"
 #include "trireme/tipc/png_file.h"
 
 namespace trireme::tipc {
@@ -130,14 +131,25 @@ std::set<std::string> names_in(const Lines& lines) {
   return names;
 }
 
+/// A mark that was not written here may name any file, and links may lead to it.
+void refuse_outside(const fs::path& folder, const std::string& name) {
+  if (fs::path(name).lexically_normal() == name && !leads_out(folder, folder / name)) return;
+  throw UsageError(
+      "{} names '{}', which leads out of {}: that was not made by `trireme tipc prepare`, and all is left alone. Move "
+      "the folder away",
+      lite_data_mark(folder).string(), printable(name), folder.string());
+}
+
 /// A data set may have been copied over what was made.
 void refuse_others(const fs::path& folder, const Lines& made) {
   constexpr size_t kMost = 64u << 20;
   std::error_code ignored;
   for (const std::string& name : names_in(made)) {
     const fs::path file = folder / name;
-    if (!fs::exists(fs::symlink_status(file, ignored))) continue;
-    const auto bytes = read_head(file, kMost);
+    refuse_outside(folder, name);
+    const fs::file_status status = fs::symlink_status(file, ignored);
+    if (!fs::exists(status)) continue;
+    const auto bytes = fs::is_regular_file(status) ? read_head(file, kMost) : std::nullopt;  // a pipe would not end
     if (bytes && made.contains(mark_line(name, *bytes))) continue;
     throw UsageError(
         "{} is not what `trireme tipc prepare` made: all is left alone. Is the data yours? Then remove {}; else remove "
@@ -154,8 +166,9 @@ fs::path lite_data_mark(const fs::path& folder) {
 
 DataState data_state(const fs::path& folder) {
   std::error_code ignored;
-  if (fs::exists(lite_data_mark(folder), ignored)) return DataState::lite;
-  const bool something = fs::exists(folder, ignored) && !(fs::is_directory(folder) && fs::is_empty(folder, ignored));
+  if (fs::is_regular_file(lite_data_mark(folder), ignored)) return DataState::lite;
+  const bool something =
+      fs::exists(folder, ignored) && !(fs::is_directory(folder, ignored) && fs::is_empty(folder, ignored));
   return something ? DataState::other : DataState::absent;
 }
 
@@ -169,18 +182,17 @@ void make_lite_data(const fs::path& folder, const LiteData& data) {
   const Lines now = mark_lines(files), before = read_mark(folder);
   Lines both = before;
   both.insert(now.begin(), now.end());
+  make_folder(folder);
   refuse_others(folder, both);
   // Until all is there, the mark tells of both: for whoever comes after an end halfway, and for another machine that
   // makes the same in the same folder.
-  make_folder(folder);
   write_mark(folder, both);
   for (const auto& [name, bytes] : files) {
     make_folder((folder / name).parent_path());
     write_file_atomically(folder / name, bytes, {.durable = false});
   }
-  std::error_code ignored;
   for (const std::string& name : names_in(before))
-    if (!files.contains(name)) fs::remove(folder / name, ignored);
+    if (!files.contains(name)) remove_inside(folder, folder / name);
   write_mark(folder, now);
 }
 

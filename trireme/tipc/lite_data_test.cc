@@ -1,7 +1,9 @@
 #include "trireme/tipc/lite_data.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -69,6 +71,57 @@ TEST(LiteData, DataCopiedOverItIsLeftAlone) {
     }
     EXPECT_EQ(read_file(folder.path() / name), own);
     EXPECT_EQ(read_file(folder.path() / "val/000.png"), before) << "nothing is changed";
+  }
+}
+
+std::string refused_data(const std::filesystem::path& folder) {
+  try {
+    make_lite_data(folder, {.images = 1});
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "it was made";
+}
+
+TEST(LiteData, AMarkOfSomebodyElseRemovesNothingOutside) {
+  const TempDir folder;
+  const auto data = folder.path() / "set", victim = folder.path() / "victim.txt";
+  write_file_atomically(victim, "victim\n");
+  for (const std::string& name : {std::string("../victim.txt"), victim.string(), std::string("train/../../victim.txt"),
+                                  std::string("train/.."), std::string("..")}) {
+    std::filesystem::remove_all(data);
+    make_lite_data(data, {.images = 1});
+    std::filesystem::remove_all(data / "train");
+    const std::string mark = *read_file(lite_data_mark(data)) + fmt::format("{} 7 {:08x}\n", name, crc32("victim\n"));
+    write_file_atomically(lite_data_mark(data), mark);
+    EXPECT_THAT(refused_data(data), testing::HasSubstr("all is left alone")) << name;
+    EXPECT_EQ(read_file(victim), "victim\n") << name;
+    EXPECT_EQ(read_file(lite_data_mark(data)), mark) << name;
+    EXPECT_FALSE(std::filesystem::exists(data / "train")) << name;
+  }
+}
+
+TEST(LiteData, NothingIsMadeOrRemovedBehindALink) {
+  const TempDir folder;
+  const auto data = folder.path() / "set", elsewhere = folder.path() / "elsewhere";
+  make_lite_data(data, {.images = 3});
+  std::filesystem::rename(data / "train", elsewhere);
+  std::filesystem::create_directory_symlink(elsewhere, data / "train");
+  EXPECT_THAT(refused_data(data),
+              testing::AllOf(testing::HasSubstr("'train/000.png'"), testing::HasSubstr("leads out of")));
+  EXPECT_TRUE(read_file(elsewhere / "002.png"));
+  std::filesystem::create_directory_symlink(data, folder.path() / "link");
+  std::filesystem::remove(data / "train");
+  EXPECT_EQ(refused_data(folder.path() / "link"), "it was made") << "where the folder itself lies is no matter";
+}
+
+TEST(LiteData, WhatIsNoFileIsNotOpened) {
+  for (const char* name : {"train_list.txt", "made_by_trireme_tipc"}) {
+    const TempDir folder;
+    make_lite_data(folder.path(), {.images = 1});
+    std::filesystem::remove(folder.path() / name);
+    ASSERT_EQ(::mkfifo((folder.path() / name).c_str(), 0600), 0);
+    EXPECT_THAT(refused_data(folder.path()), testing::HasSubstr("left alone")) << name;  // a reader would wait for ever
   }
 }
 

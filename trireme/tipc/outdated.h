@@ -11,6 +11,9 @@
 
 namespace trireme::tipc {
 
+/// Whether the folder that `path` lies in, links followed, is outside of `folder`, which must be there.
+bool leads_out(const std::filesystem::path& folder, const std::filesystem::path& path);
+
 /// A file or a folder with all in it; nothing happens when it is not there. UsageError when the way to it leads out of
 /// `folder`, SystemError when it cannot be removed.
 void remove_inside(const std::filesystem::path& folder, const std::filesystem::path& path);

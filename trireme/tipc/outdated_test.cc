@@ -53,6 +53,8 @@ TEST_F(OutdatedTest, NothingOutsideGoes) {
   for (const char* path : {"group/link/latest", "../other/latest", "group/../../other"})
     EXPECT_THROW(remove_inside(chain(), chain() / path), UsageError) << path;
   EXPECT_TRUE(there("other/latest/file"));
+  EXPECT_TRUE(leads_out(chain(), chain() / "group/link/not/there"));
+  EXPECT_FALSE(leads_out(chain(), chain() / "group/not/there"));
   remove_inside(chain(), chain() / "group/link");
   EXPECT_FALSE(there("chain/group/link")) << "the link itself lies inside";
   EXPECT_TRUE(there("other/latest/file"));

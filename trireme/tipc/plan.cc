@@ -45,8 +45,14 @@ class Planner {
     if (!test_.benchmark)
       throw UsageError("{}: benchmark_train needs a section train_benchmark_params (batch_size, fp_items, epoch)",
                        test_.model_name);
-    for (size_t i = 0; i < test_.placements.size(); ++i) benchmarks_on(test_.placements[i], node_of(i));
-    if (!has_single()) benchmark_single();
+    check_benchmark(test_);
+    std::set<bool> counted;  // the kinds of device, CPU or not, with one alone
+    for (size_t i = 0; i < test_.placements.size(); ++i) {
+      benchmarks_on(test_.placements[i], node_of(i));
+      if (test_.placements[i].devices() == 1) counted.insert(test_.placements[i].on_cpu());
+    }
+    for (size_t i = 0; i < test_.placements.size(); ++i)
+      if (counted.insert(test_.placements[i].on_cpu()).second) benchmark_single(i);
   }
 
   std::vector<Step> take() { return std::move(steps_); }
@@ -69,16 +75,10 @@ class Planner {
 
   /// What speed-ups are counted from: on the first machine only, since all may write into one folder, and last, so that
   /// no other machine waits for it.
-  void benchmark_single() {
+  void benchmark_single(size_t place) {
     const size_t first = steps_.size();
-    benchmarks_on(single(test_.placements.front()), node_of(0));
+    benchmarks_on(single(test_.placements[place]), node_of(place));
     for (size_t i = first; i < steps_.size() && node_ != 0; ++i) steps_[i].skip = kMeasuredElsewhere;
-  }
-
-  bool has_single() const {
-    for (const Placement& placement : test_.placements)
-      if (placement.devices() == 1) return true;
-    return false;
   }
 
   void training(size_t place, const std::string& autocast, const Trainer& trainer) {
@@ -89,7 +89,7 @@ class Planner {
     const size_t train = add_train(train_command(test_, mode_, placement, autocast, trainer, folder()), placement);
     if (node_ == 0) steps_[train].weights = weights;
     add_eval(train, placement, weights);
-    add_export_and_infer(train, trainer.export_command, weights, placement);
+    add_export_and_infer(train, trainer, weights, placement);
   }
 
   void given_model(const GivenModel& model) {
@@ -104,7 +104,8 @@ class Planner {
     // A device of a CPU is a process with one thread; else one process would use the cores of all.
     if (placement.on_cpu()) steps_[step].environment.emplace_back("OMP_NUM_THREADS", "1");
     for (const auto& variable : test_.benchmark->environment) set_variable(steps_[step], variable);
-    steps_[step].measured = Measured{batch_size, fp_item, placement.nodes(), placement.devices()};
+    steps_[step].measured =
+        Measured{batch_size, fp_item, placement.nodes(), placement.devices(), placement.on_cpu() ? "CPU" : "GPU"};
   }
 
   // --- steps
@@ -140,11 +141,12 @@ class Planner {
     show_gpu(step, placement.first_gpu());
   }
 
-  void add_export_and_infer(size_t train, const Words& command, const Weights& weights, const Placement& placement) {
-    if (command.empty()) return;
-    const size_t exported = add_export(command, weights.path());
+  void add_export_and_infer(size_t train, const Trainer& trainer, const Weights& weights, const Placement& placement) {
+    if (trainer.export_command.empty()) return;
+    const size_t exported = add_export(trainer.export_command, weights.path());
     use_weights(steps_[exported], train, weights);
     add_infers(exported, inference_folder(), test_.train_infer_words, placement.first_gpu());
+    for (size_t i = exported; i < steps_.size() && !trainer.no_export.empty(); ++i) steps_[i].skip = trainer.no_export;
   }
 
   size_t add_export(const Words& command, const std::string& weights) {

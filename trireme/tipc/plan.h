@@ -24,7 +24,8 @@ struct Measured {
   std::string batch_size;
   std::string fp_item;
   int nodes = 1;
-  int devices = 1;  ///< on all nodes together
+  int devices = 1;             ///< on all nodes together
+  std::string device = "CPU";  ///< or "GPU": only the same kind is compared
 };
 
 /// What a training leaves: FOLDER/NAME, or FOLDER/*/NAME of a program that makes a folder for the model.

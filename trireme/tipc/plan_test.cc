@@ -1,5 +1,6 @@
 #include "trireme/tipc/plan.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -123,6 +124,31 @@ TEST(Plan, OwnProgramsWriteIntoTheChainsFolderOnly) {
     }
 }
 
+TEST(Plan, ATrainingThatAsksForMixedPrecisionKeepsIt) {
+  const auto trained = [](const std::string& trainer, const std::string& command, const std::string& autocast) {
+    Lines lines = with_line(own_lines("cpu:1"), 6, "-o Global.auto_cast:" + autocast);
+    lines = with_line(with_line(lines, 15, "trainer:" + trainer), 17, trainer + ":" + command);
+    return shown(plan(lines)[0]);
+  };
+  const std::string own = "-o AMP.use_amp=True -o AMP.level=O1";
+  for (const char* trainer : {"amp_train", "my_train"})
+    EXPECT_THAT(trained(trainer, own, "null"),
+                testing::AllOf(HasSubstr(own), testing::Not(HasSubstr("AMP.use_amp=False"))));
+  EXPECT_THAT(trained("amp_train", "trireme train -c amp.yaml", "null"), testing::Not(HasSubstr("AMP.")));
+  EXPECT_THAT(trained("my_train", "-o Global.seed=1", "null"), HasSubstr("-o AMP.use_amp=False"));
+  EXPECT_THAT(trained("amp_train", own, "fp16"), HasSubstr(" -o AMP.use_amp=True -o AMP.level=O2"));
+}
+
+TEST(Plan, WithoutAnExportForItATrainingIsNotInferredWith) {
+  Lines lines = with_line(with_line(own_lines("cpu:1"), 15, "trainer:distill_train"), 33, "distill_export:null");
+  for (const Step& step : plan(lines)) EXPECT_NE(step.skip, "distill_export is null") << "trireme export does it";
+  lines = with_line(lines, 30, "norm_export:tools/export.py -c tiny.yaml");
+  const auto steps = plan(lines);
+  ASSERT_EQ(steps.size(), 3u + 6);
+  for (size_t i = 0; i < steps.size(); ++i)
+    EXPECT_EQ(steps[i].skip, i < 2 ? "" : "distill_export is null") << steps[i].name;
+}
+
 TEST(Plan, PythonGoesBeforeScriptsOnly) {
   EXPECT_THAT(shown(plan(with_line(short_lines(), 14, "norm_train:./train.py --x"))[0]),
               HasSubstr("/log python3 ./train.py --x "));
@@ -195,6 +221,64 @@ TEST(Plan, BenchmarkAddsWhatItIsCountedFrom) {
   for (const Step& step : steps) EXPECT_EQ(step.skip, "");
   EXPECT_EQ(plan(long_lines(), Mode::benchmark_train).size(), 2u * 4) << "0 is in the list already";
   EXPECT_THROW(plan(short_lines(), Mode::benchmark_train), UsageError);
+}
+
+TEST(Plan, EachKindOfDeviceIsCountedFromOneOfItsOwn) {
+  const auto measured = [](const std::string& gpu_list) {
+    std::vector<std::string> all;
+    Lines lines = with_line(with_line(long_lines(), 4, "gpu_list:" + gpu_list), 53, "batch_size:8");
+    for (const Step& step : plan(with_line(lines, 54, "fp_items:fp32"), Mode::benchmark_train))
+      all.push_back(fmt::format("{} {}", step.measured->devices, step.measured->device));
+    return all;
+  };
+  EXPECT_THAT(measured("cpu:1|0,1"), ElementsAre("1 CPU", "2 GPU", "1 GPU"));
+  EXPECT_THAT(measured("0|cpu:2|0,1"), ElementsAre("1 GPU", "2 CPU", "2 GPU", "1 CPU"));
+  EXPECT_THAT(measured("cpu:2|cpu:4|0,1"), ElementsAre("2 CPU", "4 CPU", "2 GPU", "1 CPU", "1 GPU"));
+}
+
+// A case in the short format, which has no line for the precision, with the program and the line for batch sizes.
+std::string benchmark_of(const std::string& program, const std::string& batch_line, const std::string& batch_sizes,
+                         const std::string& fp_items) {
+  Lines lines = with_line(with_line(short_lines(), 14, "norm_train:" + program), 8, batch_line);
+  lines.insert(lines.end(),
+               {"=====train_benchmark_params=====", "batch_size:" + batch_sizes, "fp_items:" + fp_items, "epoch:1"});
+  try {
+    return shown(plan(lines, Mode::benchmark_train)[0]);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST(Plan, WhatIsMeasuredIsWhatItIsCalled) {
+  const std::string batch = "--batch-size:8";
+  EXPECT_THAT(benchmark_of("./train", batch, "8", "fp32"), HasSubstr("./train --output-dir="));
+  EXPECT_THAT(
+      benchmark_of("./train", batch, "8", "fp32|bf16"),
+      testing::AllOf(HasSubstr("x.txt:35: fp_items: ./train is not told of bf16"), HasSubstr("leave fp32 only")));
+  EXPECT_THAT(benchmark_of("./train", "null:null", "8", "fp32"), HasSubstr("./train --output-dir="));
+  EXPECT_THAT(benchmark_of("./train", "null:null", "8|16", "fp32"),
+              testing::AllOf(HasSubstr("x.txt:34: batch_size: 2 sizes"), HasSubstr("leave one size here")));
+  EXPECT_THAT(benchmark_of("trireme train", "null:null", "8|16", "bf16"),
+              testing::AllOf(HasSubstr("-o AMP.use_amp=True -o AMP.level=O1 -o AMP.dtype=bfloat16"),
+                             HasSubstr("-o DataLoader.Train.sampler.batch_size=8")));
+  EXPECT_THAT(benchmark_of("trireme train", batch, "8", "fp32"), HasSubstr("-o AMP.use_amp=False"));
+  EXPECT_EQ(plan(with_line(short_lines(), 8, "null:null")).size(), 5u) << "other modes do not measure";
+}
+
+TEST(Plan, AProgramIsNotMeasuredTwiceUnderTwoNames) {
+  const auto refused = [](const std::string& key, const std::string& fp_items) -> std::string {
+    try {
+      plan(with_line(with_line(long_lines(), 6, key + ":null"), 54, "fp_items:" + fp_items), Mode::benchmark_train);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused("--amp", "fp16|bf16"),
+              testing::AllOf(HasSubstr("x.txt:54: fp_items: fp16 and bf16"), HasSubstr("--amp does not tell")));
+  EXPECT_EQ(refused("--amp", "fp32|bf16"), "") << "the program's own key decides";
+  EXPECT_EQ(refused("-o Global.auto_cast", "fp32|fp16|bf16"), "");
+  EXPECT_THAT(refused("null", "bf16"), HasSubstr("tools/train.py is not told of bf16"));
 }
 
 TEST(Plan, TheFirstMachineMeasuresOneDevice) {

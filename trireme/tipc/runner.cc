@@ -72,11 +72,11 @@ std::string program_file(const std::string& word) {
 
 /// All that fit: FOLDER/NAME, else every FOLDER/*/NAME.
 std::vector<fs::path> find_weights(const Weights& weights) {
-  std::error_code ignored;
+  std::error_code failed, ignored;
   if (fs::exists(weights.path(), ignored)) return {weights.path()};
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(weights.folder, ignored))
-    if (fs::exists(entry.path() / weights.name, ignored)) found.push_back(entry.path() / weights.name);
+  for (fs::directory_iterator entry(weights.folder, failed), end; !failed && entry != end; entry.increment(failed))
+    if (fs::exists(entry->path() / weights.name, ignored)) found.push_back(entry->path() / weights.name);
   return found;
 }
 
