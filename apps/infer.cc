@@ -95,7 +95,7 @@ struct Measured {
   double seconds = 0;
 };
 
-/// The files again and again, whole batches only unless there are fewer files.
+/// The files again and again, so that every batch is whole.
 std::vector<std::filesystem::path> batch_of(const Pictures& pictures, int batch_size, size_t round) {
   std::vector<std::filesystem::path> files;
   const size_t count = static_cast<size_t>(batch_size);

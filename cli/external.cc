@@ -1,9 +1,11 @@
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 
 #include "cli/commands.h"
 #include "trireme/core/env.h"
+#include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
 namespace trireme::cli {
@@ -28,6 +30,7 @@ void run_external(const std::string& name, const Words& words) {
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     ::execv(program.c_str(), arguments.data());
+    throw SystemError(errno, "cannot start {}", program);
   }
 }
 

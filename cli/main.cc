@@ -1,11 +1,7 @@
 // `trireme COMMAND …`: finds the command and turns errors into words and exit codes.
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 
 #include "cli/commands.h"
 #include "cli/run_main.h"
@@ -38,13 +34,6 @@ const std::vector<External>& externals() {
 
 namespace {
 
-// A program started without standard descriptors must not get a log file as number 2.
-void fill_standard_descriptors() {
-  int fd = ::open("/dev/null", O_RDWR);
-  while (fd >= 0 && fd <= 2) fd = ::open("/dev/null", O_RDWR);
-  if (fd > 2) ::close(fd);
-}
-
 int unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.emplace_back(command.name);
@@ -71,16 +60,9 @@ int dispatch(const Words& words) {
   return unknown(name);
 }
 
-int run(const Words& words) {
-  const int code = dispatch(words);
-  if (std::fflush(stdout) != 0 && code == 0) throw SystemError(errno, "cannot write to standard output");
-  return code;
-}
-
 }  // namespace
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {
-  trireme::cli::fill_standard_descriptors();
-  return trireme::run_main([&] { return trireme::cli::run({argv + 1, argv + argc}); });
+  return trireme::run_main([&] { return trireme::cli::dispatch({argv + 1, argv + argc}); });
 }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -34,7 +35,9 @@ template <typename Run>
 int run_main(Run run) {
   fill_standard_streams();
   try {
-    return run();
+    const int code = run();
+    if (std::fflush(stdout) != 0 && code == 0) throw SystemError(errno, "cannot write to standard output");
+    return code;
   } catch (const Error& error) {
     print_error(error.what());
     return error.exit_code();

@@ -50,7 +50,8 @@ class MobileNet(EngineCase):
         self.export(arch="MobileNetV3_small_x0_35", side=64, more="")
         self.compare()
         for engine in ("openvino", "torch"):
-            self.assert_near(self.scores(engine, "bf16"), self.scores(engine), 0.05)
+            for precision in ("bf16", "fp16"):
+                self.assert_near(self.scores(engine, precision), self.scores(engine), 0.05)
 
 
 if __name__ == "__main__":

@@ -113,10 +113,11 @@ class Wrong(AnswersCase):
             self.assert_says(said, r"there is no .* no\\x1b\[2J")
 
     def test_answers_that_cannot_be_written_are_an_error(self):
-        words = f"{TRIREME} infer --model-dir inference --image pictures >/dev/full"
-        result = self.start_command(["sh", "-c", words], env=PLAIN).wait(SECONDS)
-        self.assert_ends(result, 71)
-        self.assert_says(result, "cannot write to standard output: No space left on device")
+        for options in ("--model-dir inference --image pictures", "--help"):
+            words = f"{TRIREME} infer {options} >/dev/full"
+            result = self.start_command(["sh", "-c", words], env=PLAIN).wait(SECONDS)
+            self.assert_ends(result, 71)
+            self.assert_says(result, "cannot write to standard output: No space left on device")
 
     def test_a_pipe_is_no_picture(self):
         os.mkfifo(self.folder / "pictures/pipe.png")

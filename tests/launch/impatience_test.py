@@ -63,6 +63,14 @@ class Awkward(Case):
         result = self.start_command(["sh", "-c", f"{TRIREME} help >/dev/full"]).wait(5)
         self.assert_ends(result, 71)
 
+    def test_a_command_of_ones_own_that_is_no_program(self):
+        (self.folder / "trireme-own").write_bytes(b"\x7fELF of another machine")
+        (self.folder / "trireme-own").chmod(0o755)
+        path = f"{self.folder}:{os.environ['PATH']}"
+        result = self.start_command([TRIREME, "own"], env={"PATH": path}).wait(5)
+        self.assert_ends(result, 71)
+        self.assert_says(result, "cannot start .*/trireme-own: Exec format error")
+
 
 if __name__ == "__main__":
     main()

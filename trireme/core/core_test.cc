@@ -7,6 +7,8 @@
 
 #include <set>
 #include <stdexcept>
+#include <thread>
+#include <vector>
 
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/deadline.h"
@@ -128,6 +130,21 @@ TEST(File, WhatIsWrittenIsRead) {
   write_file_atomically(folder.path() / "a", content);
   EXPECT_EQ(read_file(folder.path() / "a"), content);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1) << "a temporary file was left";
+}
+
+/// Threads here, containers in life: who shares the folder may have the same process number.
+TEST(File, WritersOfOneFileDoNotMeet) {
+  const TempDir folder;
+  const auto file = folder.path() / "a";
+  std::vector<std::thread> writers;
+  for (const char letter : {'a', 'b', 'c', 'd'})
+    writers.emplace_back([&file, letter] {
+      for (int i = 0; i < 50; ++i)
+        EXPECT_NO_THROW(write_file_atomically(file, std::string(100'000, letter), {.durable = false}));
+    });
+  for (std::thread& writer : writers) writer.join();
+  const std::string content = read_file(file).value_or("none");
+  EXPECT_EQ(content, std::string(100'000, content[0]));
 }
 
 TEST(File, MoreThanTheLimitIsAnErrorNotHalfAFile) {

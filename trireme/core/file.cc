@@ -5,12 +5,22 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <random>
 
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/text.h"
 
 namespace trireme {
+namespace {
+
+/// Of nobody else: in containers that share the folder every process may be number 1.
+std::string temporary_name(const std::filesystem::path& path) {
+  std::random_device random;
+  return fmt::format("{}.{}-{:08x}{:08x}.tmp", path.string(), ::getpid(), random(), random());
+}
+
+}  // namespace
 
 std::optional<std::string> read_head(const std::filesystem::path& path, size_t size) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -39,8 +49,8 @@ std::optional<std::string> read_file(const std::filesystem::path& path, size_t l
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content, WriteOptions options) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
-  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const std::string temporary = temporary_name(path);
+  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!file) throw SystemError(errno, "cannot write {}", path.string());
   const auto synced = [&] { return !options.durable || ::fsync(file.get()) == 0; };
   if (!write_all(file.get(), content) || !synced() || ::rename(temporary.c_str(), path.c_str()) != 0) {

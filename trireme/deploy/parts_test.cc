@@ -42,6 +42,37 @@ TEST(Files, OfKilledExportsAreRemovedByTheNext) {
   EXPECT_FALSE(fs::exists(folder.path() / ".export-killed"));
 }
 
+TEST(Files, PutAsideByAKilledExportStayUntilThereAreNewOnes) {
+  const TempDir folder;
+  const fs::path old = folder.path() / ".export-killed" / "old";
+  fs::create_directories(old);
+  write_file_atomically(old / "a", "the last good one");
+  { const Staging given_up(folder.path()); }
+  EXPECT_EQ(read_file(old / "a"), "the last good one");
+  Staging staging(folder.path());
+  write_file_atomically(staging.path() / "a", "new");
+  staging.commit({"a"});
+  EXPECT_FALSE(fs::exists(old));
+}
+
+TEST(Files, ThatCannotBePutBackAreKeptAndNamed) {
+  const TempDir folder;
+  for (const char* file : {"a", "last"}) write_file_atomically(folder.path() / file, "old");
+  std::string message;
+  {
+    Staging staging(folder.path());
+    fs::create_directory(staging.path() / "nowhere");
+    for (const char* file : {"a", "nowhere/b", "last"}) write_file_atomically(staging.path() / file, "new");
+    fs::remove(staging.path() / "a");
+    fs::create_directories(staging.path() / "a" / "full");  // placed, then in the way of the old one
+    message = refusal<Error>([&] { staging.commit({"a", "nowhere/b", "last"}); });
+  }
+  EXPECT_THAT(message, AllOf(HasSubstr("cannot rename"), HasSubstr("old files"), HasSubstr("/.export-")));
+  EXPECT_EQ(read_file(folder.path() / "last"), "old") << "what can be put back is";
+  const std::string kept = message.substr(message.rfind(folder.path().string() + "/.export-"));
+  EXPECT_EQ(read_file(kept.substr(0, kept.find(',')) + "/a"), "old");
+}
+
 TEST(Files, OfOneFolderAreWrittenByOneExportAtATime) {
   const TempDir folder;
   {

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <utility>
 
 #include "trireme/core/error.h"
 #include "trireme/storage/durable.h"
@@ -15,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kHidden = ".export-";
+constexpr const char* kAside = "old";
 
 /// Whether there was none.
 bool make_folder(const fs::path& folder) {
@@ -54,12 +56,18 @@ UniqueFd lock(const fs::path& folder) {
 }
 
 /// Of exports that were killed: whoever has the lock is the only one at work.
-void remove_leftovers(const fs::path& folder) {
+std::vector<fs::path> leftovers(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
   for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
     if (at->path().filename().string().starts_with(kHidden)) found.push_back(at->path());
-  for (const fs::path& path : found) fs::remove_all(path, ignored);
+  return found;
+}
+
+/// They may be the last good model.
+bool holds_old_files(const fs::path& leftover) {
+  std::error_code failed;
+  return !fs::is_empty(leftover / kAside, failed) && !failed;
 }
 
 }  // namespace
@@ -68,7 +76,9 @@ Staging::Staging(fs::path folder) : folder_(std::move(folder)) {
   if (folder_.empty()) throw UsageError("the folder to export to has an empty name");
   is_new_ = make_folder(folder_);
   lock_ = lock(folder_);
-  remove_leftovers(folder_);
+  std::error_code ignored;
+  for (const fs::path& leftover : leftovers(folder_))
+    if (!holds_old_files(leftover)) fs::remove_all(leftover, ignored);
   std::string name = (folder_ / kHidden).string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     throw SystemError(errno, "cannot write into {}; name another folder", folder_.string());
@@ -85,11 +95,16 @@ void Staging::commit(const std::vector<std::string>& files) {
   std::vector<std::string> placed;
   try {
     replace(files, placed);
-  } catch (...) {
-    if (!put_back(files, placed)) hidden_.clear();  // what could not be put back is in there
-    throw;
+  } catch (const Error& error) {
+    if (put_back(files, placed)) throw;
+    const fs::path kept = std::exchange(hidden_, {}) / kAside;
+    throw Error(error.exit_code(),
+                fmt::format("{}; nor could the old files be put back: they are in {}, move them to {}", error.what(),
+                            kept.string(), folder_.string()));
   }
   io::sync_folder(folder_);
+  std::error_code ignored;
+  for (const fs::path& leftover : leftovers(folder_)) fs::remove_all(leftover, ignored);
 }
 
 void Staging::replace(const std::vector<std::string>& files, std::vector<std::string>& placed) const {
@@ -102,12 +117,20 @@ void Staging::replace(const std::vector<std::string>& files, std::vector<std::st
   }
 }
 
+fs::path Staging::aside() const {
+  return hidden_ / kAside;
+}
+
 bool Staging::put_back(const std::vector<std::string>& files, const std::vector<std::string>& placed) const {
-  std::error_code failed, ignored;
+  std::error_code ignored;
   for (const std::string& file : placed) fs::remove(folder_ / file, ignored);
-  for (const std::string& file : files)
-    if (!failed && is_there(aside() / file)) fs::rename(aside() / file, folder_ / file, failed);
-  return !failed;
+  bool all = true;
+  for (const std::string& file : files) {
+    std::error_code failed;
+    if (is_there(aside() / file)) fs::rename(aside() / file, folder_ / file, failed);
+    all = all && !failed;
+  }
+  return all;
 }
 
 }  // namespace trireme::deploy

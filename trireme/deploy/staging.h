@@ -8,7 +8,7 @@
 // moved aside first and its successor comes last: a crash in between leaves a folder that is seen to be incomplete,
 // never a mixture. A move that fails is no crash: the old files are put back.
 // One at a time: the folder is locked. An export that is killed leaves its hidden folder ".export-XXXXXX", and the next
-// removes it.
+// removes it; one with files that were moved aside, only once there are new ones.
 #pragma once
 
 #include <filesystem>
@@ -31,13 +31,13 @@ class Staging {
   const std::filesystem::path& path() const { return hidden_; }
   /// A file that is named but was not written is removed from the folder: it belonged to what was there before.
   /// SystemError: a file could not be replaced; the folder's files are what they were. Where even that fails, the
-  /// missing ones are in the hidden folder, which then stays.
+  /// missing ones are in the hidden folder, which then stays and is named in the message.
   void commit(const std::vector<std::string>& files);
 
  private:
   void replace(const std::vector<std::string>& files, std::vector<std::string>& placed) const;
   bool put_back(const std::vector<std::string>& files, const std::vector<std::string>& placed) const;
-  std::filesystem::path aside() const { return hidden_ / "old"; }
+  std::filesystem::path aside() const;
 
   std::filesystem::path folder_;
   bool is_new_ = false;
