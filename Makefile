@@ -57,6 +57,8 @@ soak: setup-test  ## fuzz for ten minutes each, then repeat the tests REPEAT tim
 	cmake --preset asan
 	cmake --build --preset asan
 	TRIREME_FUZZ_SECONDS=600 ctest --preset asan -L fuzz
+	cmake --preset debug  # file by file: a missing include shows
+	cmake --build --preset debug
 	cmake --preset release
 	cmake --build --preset release
 	ctest --preset release -L 'unit|multiproc|launch|soak' --repeat until-fail:$(REPEAT)

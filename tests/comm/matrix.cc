@@ -148,7 +148,7 @@ void check_order(const Group& group) {
                              all_reduce_async(x, ReduceOp::max, group)};
   works.back().wait();
   const auto size = static_cast<float>(group.size());
-  expect_equal("three operations on one tensor", x, torch::full({1000}, size * size));
+  ranks::expect_equal("three operations on one tensor", x, torch::full({1000}, size * size));
   for (const Work& work : works)
     if (!work.done()) throw Mismatch("an earlier operation is not done when a later one is");
 }

@@ -44,12 +44,18 @@ def names_torch(text):
     return NAMES_TORCH.search(COMMENT.sub("", text)) is not None
 
 
-def commands(build):
+def source_folder(root, build, file):
+    """Of several sources compiled as one, CMake makes BUILD/FOLDER/CMakeFiles/…/Unity/x.cxx."""
+    inside, made, _ = str(file).partition("/CMakeFiles/")
+    return root / Path(inside).relative_to(build) if made else file.parent
+
+
+def commands(root, build):
     """{folder: (directory, the compiler with its options)} of the folder's sources; with the precompiled header, if any."""
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = shlex.split(entry["command"])
-        folder = Path(entry["file"]).parent
+        folder = source_folder(root, build, Path(entry["file"]))
         if "_test.dir/" not in entry["command"] and (folder not in found or "-include" in words):
             found[folder] = (entry["directory"], words[:words.index("-o")])
     return found
@@ -85,7 +91,7 @@ def first_error(root, known, header):
 
 
 def main(root, build, names):
-    known = commands(build)
+    known = commands(root, build)
     wanted = [Path(name) for name in names] or headers(root)
     with ThreadPoolExecutor(cpu_count()) as pool:
         found = [problem for problem in pool.map(lambda header: first_error(root, known, header), wanted) if problem]

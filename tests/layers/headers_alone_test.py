@@ -25,10 +25,14 @@ class HeadersAlone(unittest.TestCase):
 
     def problem(self, text, path="trireme/proc/x.h"):
         self.write(path, text)
-        return headers_alone.first_error(self.root, headers_alone.commands(self.root), Path(path))
+        return headers_alone.first_error(self.root, headers_alone.commands(self.root, self.root), Path(path))
 
     def test_one_that_brings_all_it_needs(self):
         self.assertIsNone(self.problem("#pragma once\n#include <vector>\ninline std::vector<int> all;\n"))
+
+    def test_sources_compiled_as_one(self):
+        made = self.root / "build/trireme/proc/CMakeFiles/trireme_proc.dir/Unity/unity_0_cxx.cxx"
+        self.assertEqual(headers_alone.source_folder(self.root, self.root / "build", made), self.root / "trireme/proc")
 
     def test_one_in_a_folder_below(self):
         self.assertIsNone(self.problem("int x();\n", "trireme/proc/below/y.h"))

@@ -11,7 +11,7 @@ namespace {
 using Table = std::array<uint8_t, 256>;
 using Counts = std::array<uint32_t, 256>;
 
-void apply(Image& image, const std::array<Table, kChannels>& tables) {
+void map_values(Image& image, const std::array<Table, kChannels>& tables) {
   for (size_t i = 0; i < image.pixels.size(); i += kChannels)
     for (size_t c = 0; c < kChannels; ++c) image.pixels[i + c] = tables[c][image.pixels[i + c]];
 }
@@ -72,7 +72,7 @@ void apply_by_histogram(Image& image, const MakeTable& make) {
   const auto counts = histogram(image);
   std::array<Table, kChannels> tables{};
   std::transform(counts.begin(), counts.end(), tables.begin(), make);
-  apply(image, tables);
+  map_values(image, tables);
 }
 
 /// Pillow's weights of a grey value, in 16 bit.

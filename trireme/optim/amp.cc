@@ -13,7 +13,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::string_view kHead = "scaler 1";
+constexpr std::string_view kScalerHead = "scaler 1";
 
 void check(const GradScaler::Options& options) {
   if (!(options.init_scale > 0)) throw UsageError("GradScaler: init_scale {} must be above 0", options.init_scale);
@@ -141,7 +141,7 @@ double GradScaler::current_scale() const {
 }
 
 std::string GradScaler::state_text() const {
-  return StateWriter(kHead)
+  return StateWriter(kScalerHead)
       .add("scale", scale_.item<double>())
       .add("good", static_cast<int64_t>(good_.item<int>()))
       .add("bad", bad_)
@@ -149,7 +149,7 @@ std::string GradScaler::state_text() const {
 }
 
 void GradScaler::load_state(std::string_view text) {
-  StateReader reader(kHead, text);
+  StateReader reader(kScalerHead, text);
   const double scale = reader.real("scale");
   const int64_t good = reader.whole("good");
   bad_ = reader.whole("bad");

@@ -10,7 +10,7 @@
 namespace trireme::optim {
 namespace {
 
-constexpr std::string_view kHead = "plateau 1";
+constexpr std::string_view kPlateauHead = "plateau 1";
 constexpr std::string_view kNoBest = "none";
 
 }  // namespace
@@ -49,12 +49,12 @@ void ReduceLrOnPlateau::lower() {
 
 std::string ReduceLrOnPlateau::state_text() const {
   const std::string best = best_ ? fmt::format("{}", *best_) : std::string(kNoBest);
-  return StateWriter(kHead).add("lr", lr_).add("bad", bad_).add("cooldown", cooldown_).add("best", best).text();
+  return StateWriter(kPlateauHead).add("lr", lr_).add("bad", bad_).add("cooldown", cooldown_).add("best", best).text();
 }
 
 void ReduceLrOnPlateau::load_state(std::string_view text) {
   ReduceLrOnPlateau loaded = *this;  // a text that breaks off half way changes nothing
-  StateReader reader(kHead, text);
+  StateReader reader(kPlateauHead, text);
   loaded.lr_ = reader.real("lr");
   loaded.bad_ = reader.whole("bad");
   loaded.cooldown_ = reader.whole("cooldown");

@@ -12,7 +12,7 @@
 namespace trireme::optim {
 namespace {
 
-constexpr std::string_view kHead = "schedule 1";
+constexpr std::string_view kScheduleHead = "schedule 1";
 constexpr int64_t kEpochsPerTenth = 30;  // PaddleClas' rule for a Piecewise without values
 
 using Curve = std::function<double(double)>;
@@ -202,11 +202,11 @@ Schedule make_schedule(std::string_view name, const ScheduleOptions& given) {
 }
 
 std::string ScheduleCursor::state_text() const {
-  return StateWriter(kHead).add("name", schedule_.name()).add("step", step_).text();
+  return StateWriter(kScheduleHead).add("name", schedule_.name()).add("step", step_).text();
 }
 
 void ScheduleCursor::load_state(std::string_view text) {
-  StateReader reader(kHead, text);
+  StateReader reader(kScheduleHead, text);
   const std::string name = reader.word("name");
   if (name != schedule_.name())
     throw UsageError("the state is of schedule '{}', this is '{}'; use the same schedule to go on", printable(name),
