@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How much faster training is on two processes and on two machines: `trireme tipc run … benchmark_train`.
 
-    bench/speedup/speedup_bench.py [--samples 384] [--write]
+    bench/speedup/speedup_bench.py [--steps 20] [--write]
 
 The machines are two network namespaces of this one, a process on each, which meet over a virtual switch: it is the same
 two cores in both cases, and what differs is the way between the processes. Prints a Markdown table in the form of the
@@ -82,7 +82,7 @@ def measure(name, batch, samples, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--samples", type=int, default=384, help="of each training; ResNet50 takes a quarter of them")
+    parser.add_argument("--steps", type=int, default=20, help="of two processes; one alone has twice as many")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
     options = parser.parse_args()
     os.environ["PATH"] = f"{trireme().parent}:{os.environ['PATH']}"
@@ -90,9 +90,8 @@ def main():
             "| 2 machines with 1 process, samples/s | speed-up | efficiency |", "|---|" + "---:|" * 8]
     slow = []
     for name, batch in NETWORKS.items():
-        samples = options.samples // (4 if name == "ResNet50" else 1)
         with tempfile.TemporaryDirectory(prefix="trireme-bench-") as scratch:
-            one, two, apart = measure(name, batch, samples, Path(scratch))
+            one, two, apart = measure(name, batch, 2 * batch * options.steps, Path(scratch))
         rows.append(f"| {name} | {batch} | {one:.1f} | {two:.1f} | {two / one:.2f} | {two / one / 2:.0%} "
                     f"| {apart:.1f} | {apart / one:.2f} | {apart / one / 2:.0%} |")
         slow += [f"{name}: {value / one:.2f} times one process" for value in (two, apart) if value / one <= LEAST]
