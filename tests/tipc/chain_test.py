@@ -34,10 +34,18 @@ def checkout(folder):
 
 
 class OneMachine(Case):
+    def test_nothing_is_built(self):
+        checkout(self.folder)
+        result = self.start_command(chain(f"{CONFIGS}/train_infer_cpp.txt"), env={"PATH": "/usr/bin:/bin"}).wait(20)
+        self.assert_ends(result, 127)
+        self.assert_says(result, "there is no trireme here or in PATH; build it: make build")
+
     def test_the_chain(self):
         checkout(self.folder)
+        (self.folder / "build").mkdir()
+        (self.folder / "build/bin").symlink_to(Path(TRIREME).parent)  # a clone after `make build`
         config = f"{CONFIGS}/train_infer_cpp.txt"
-        result = self.start_command(chain(config, *UNMEASURED), env={"TRIREME": TRIREME}).wait(240)
+        result = self.start_command(chain(config, *UNMEASURED)).wait(240)
         self.assert_ends(result, 0)
         passed, no_gpu = "Run successfully", "Run skipped (gpu_list has the CPU only)"
         self.assertEqual(statuses(result.out), [passed] * 3 + [no_gpu] * 4 + [passed] * 4, result)
