@@ -44,7 +44,7 @@ function(trireme_test name)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   # GoogleTest's macros are not ours to tidy. A few files at a time are compiled as one, since all instantiate the same
-  # templates, of torch above all; only tests, because it hides missing includes.
+  # templates, of torch above all; in every preset, as it is the modules whose missing includes matter.
   set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "" UNITY_BUILD ON)
   target_link_libraries(${name} PRIVATE trireme_options GTest::gmock GTest::gtest_main)
   foreach(dependency IN LISTS ARG_DEPENDS)
