@@ -1,6 +1,6 @@
 // `trireme eval -c CONFIG -o Global.pretrained_model=CHECKPOINT`
 #include "apps/program.h"
-#include "trireme/trainer/trainer.h"
+#include "trireme/train/trainer/trainer.h"
 
 namespace trireme::apps {
 namespace {

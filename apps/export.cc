@@ -1,5 +1,5 @@
 // `trireme export -c CONFIG -o Global.pretrained_model=CHECKPOINT -o Global.save_inference_dir=DIR`
-#include "trireme/deploy/export.h"
+#include "trireme/deploy/export/export.h"
 
 #include <torch/torch.h>
 
@@ -7,14 +7,14 @@
 #include <filesystem>
 
 #include "apps/program.h"
+#include "trireme/config/preprocess/labels.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/parallel_env.h"
 #include "trireme/core/shell.h"
-#include "trireme/infer/engine.h"
-#include "trireme/preprocess/labels.h"
-#include "trireme/trainer/make_model.h"
-#include "trireme/trainer/saver.h"
+#include "trireme/deploy/infer/engine.h"
+#include "trireme/train/trainer/make_model.h"
+#include "trireme/train/trainer/saver.h"
 
 namespace trireme::apps {
 namespace {

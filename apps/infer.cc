@@ -15,7 +15,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/infer/latency.h"
+#include "trireme/deploy/infer/latency.h"
 
 namespace trireme::apps {
 namespace {

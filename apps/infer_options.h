@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/infer/predictor.h"
+#include "trireme/deploy/infer/predictor.h"
 
 namespace trireme::apps {
 

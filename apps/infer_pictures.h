@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "trireme/infer/predictor.h"
-#include "trireme/pipeline/workers.h"
+#include "trireme/core/workers.h"
+#include "trireme/deploy/infer/predictor.h"
 
 namespace trireme::apps {
 

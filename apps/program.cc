@@ -19,8 +19,8 @@
 #include "trireme/core/log.h"
 #include "trireme/core/parallel_env.h"
 #include "trireme/core/text.h"
-#include "trireme/trainer/memory.h"
-#include "trireme/trainer/saver.h"
+#include "trireme/train/trainer/memory.h"
+#include "trireme/train/trainer/saver.h"
 
 namespace trireme::apps {
 namespace {

@@ -16,13 +16,13 @@
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
 #include "trireme/core/text.h"
-#include "trireme/http/server.h"
-#include "trireme/infer/predictor.h"
+#include "trireme/deploy/infer/predictor.h"
+#include "trireme/deploy/serve/http/server.h"
+#include "trireme/deploy/serve/options.h"
+#include "trireme/deploy/serve/port_file.h"
+#include "trireme/deploy/serve/problems.h"
+#include "trireme/deploy/serve/service.h"
 #include "trireme/proc/signals.h"
-#include "trireme/serve/options.h"
-#include "trireme/serve/port_file.h"
-#include "trireme/serve/problems.h"
-#include "trireme/serve/service.h"
 
 namespace trireme::apps {
 namespace {

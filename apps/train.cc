@@ -7,7 +7,7 @@
 #include "trireme/core/parallel_env.h"
 #include "trireme/core/shell.h"
 #include "trireme/core/text.h"
-#include "trireme/trainer/trainer.h"
+#include "trireme/train/trainer/trainer.h"
 
 namespace trireme::apps {
 namespace {

@@ -4,18 +4,18 @@
 #include <sys/statvfs.h>
 
 #include "cli/commands.h"
+#include "trireme/comm/engine/mpi.h"
+#include "trireme/comm/engine/shm/reduce.h"
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
 #include "trireme/core/plugin.h"
 #include "trireme/core/version.h"
-#include "trireme/engine/mpi.h"
 #include "trireme/launch/launcher.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/options/options.h"
-#include "trireme/shm/reduce.h"
 
 namespace trireme::cli {
 namespace {

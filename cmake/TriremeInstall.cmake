@@ -8,13 +8,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
 list(TRANSFORM modules PREPEND trireme_ OUTPUT_VARIABLE libraries)
 install(TARGETS trireme ${libraries} EXPORT TriremeTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT TriremeTargets NAMESPACE Trireme:: DESTINATION ${package_dir})
-foreach(module ${modules})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme/${module} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme
-    FILES_MATCHING PATTERN "*.h" PATTERN "test_*.h" EXCLUDE PATTERN "*_impl.h" EXCLUDE)
-endforeach()
-if(EXISTS ${PROJECT_SOURCE_DIR}/trireme/trireme.h)
-  install(FILES trireme/trireme.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/trireme)
-endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "test_*.h" EXCLUDE PATTERN "*_impl.h" EXCLUDE)
 install(TARGETS trireme_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 add_dependencies(trireme_products trireme_cli)
 

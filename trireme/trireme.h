@@ -9,19 +9,18 @@
 //   }
 #pragma once
 
-#include "trireme/core/error.h"         // UsageError, SystemError, PeerError
-#include "trireme/core/log.h"           // set_log_sink, set_log_level
-#include "trireme/core/parallel_env.h"  // ParallelEnv, get_rank, get_world_size
-#include "trireme/core/version.h"       // kVersion
-#include "trireme/infer/predictor.h"    // infer::Predictor: an exported model
-#include "trireme/job/job.h"            // connect_job: the launcher without tensors
-#include "trireme/launch/spawn.h"       // spawn
-#include "trireme/store/store.h"        // Store: the job's keys and values
+#include "trireme/core/error.h"              // UsageError, SystemError, PeerError
+#include "trireme/core/log.h"                // set_log_sink, set_log_level
+#include "trireme/core/parallel_env.h"       // ParallelEnv, get_rank, get_world_size
+#include "trireme/core/version.h"            // kVersion
+#include "trireme/deploy/infer/predictor.h"  // infer::Predictor: an exported model
+#include "trireme/launch/spawn.h"            // spawn
+#include "trireme/store/job.h"               // connect_job: the launcher without tensors
+#include "trireme/store/store.h"             // Store: the job's keys and values
 
 #ifndef TRIREME_WITHOUT_TORCH
 #include <torch/torch.h>
 
-#include "trireme/checkpoint/checkpoint.h"     // Checkpoint: save, restore, preempted
 #include "trireme/comm/collectives.h"          // all_reduce, broadcast, send, …
 #include "trireme/comm/group.h"                // Group: split, new_group
 #include "trireme/comm/work.h"                 // Work: an operation under way
@@ -29,16 +28,17 @@
 #include "trireme/data/image_dataset.h"        // data::ImageDataset
 #include "trireme/data/loader.h"               // data::Loader
 #include "trireme/data/mnist.h"                // data::Mnist, data::FashionMnist
+#include "trireme/data/order/sampler.h"        // data::DistributedBatchSampler
 #include "trireme/data/synthetic.h"            // data::Synthetic
 #include "trireme/data/tensor_dataset.h"       // data::TensorDataset
 #include "trireme/data/wrappers.h"             // data::Map, Subset, Concat, Cache
-#include "trireme/deploy/export.h"             // deploy::export_model
+#include "trireme/deploy/export/export.h"      // deploy::export_model
+#include "trireme/io/checkpoint/checkpoint.h"  // Checkpoint: save, restore, preempted
 #include "trireme/models/models.h"             // models::create, models::lenet, models::resnet50, …
 #include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
 #include "trireme/parallel/checkpoint.h"       // checkpoint
 #include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
 #include "trireme/parallel/init.h"             // init_parallel_env, World
 #include "trireme/parallel/sync_batch_norm.h"  // convert_sync_batch_norm
-#include "trireme/pipeline/sampler.h"          // data::DistributedBatchSampler
 #include "trireme/train/model.h"               // Model, metric::…, callback::…
 #endif

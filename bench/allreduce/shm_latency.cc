@@ -13,10 +13,10 @@
 #include <cstdio>
 #include <vector>
 
+#include "trireme/comm/engine/shm/group.h"
+#include "trireme/comm/engine/shm/identity.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/shm/group.h"
-#include "trireme/shm/identity.h"
 
 namespace trireme::shm {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
-#include "trireme/image/pipeline.h"
+#include "trireme/data/image/pipeline.h"
 
 namespace {
 

@@ -8,8 +8,8 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
-#include "trireme/infer/latency.h"
-#include "trireme/infer/predictor.h"
+#include "trireme/deploy/infer/latency.h"
+#include "trireme/deploy/infer/predictor.h"
 
 namespace {
 

@@ -16,16 +16,16 @@
 #include <iostream>
 #include <map>
 
-#include "trireme/checkpoint/checkpoint.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/tensor_dataset.h"
+#include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/io/format/test_hardship.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/parallel/data_parallel.h"
-#include "trireme/storage/test_hardship.h"
 
 namespace trireme::test {
 namespace {

@@ -205,7 +205,7 @@ class EveryPage(Case):
         self.assertEqual(sorted(tested), sorted(marked))
 
     def test_few_programs_need_libtorch(self):
-        """Each costs half a minute; most pages do with <trireme/job/job.h> and the like, or with a fragment."""
+        """Each costs half a minute; most pages do with <trireme/store/job.h> and the like, or with a fragment."""
         programs = [f"{pages.name_of(path)}: {block.argument}" for path in pages.all_pages()
                     for block in pages.marked_blocks(path.read_text())
                     if block.kind == "file" and re.search(r"#include <(trireme/trireme\.h|torch/)", block.text)]

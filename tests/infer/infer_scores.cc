@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trireme/core/error.h"
-#include "trireme/infer/predictor.h"
+#include "trireme/deploy/infer/predictor.h"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include "tests/interop/every_operator.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/deploy/export.h"
-#include "trireme/deploy/lower.h"
-#include "trireme/deploy/traced.h"
+#include "trireme/deploy/export/export.h"
+#include "trireme/deploy/export/lower.h"
+#include "trireme/deploy/export/traced.h"
 #include "trireme/io/safetensors.h"
 #include "trireme/models/models.h"
 

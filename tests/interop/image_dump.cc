@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "trireme/core/file.h"
-#include "trireme/image/affine.h"
-#include "trireme/image/decode.h"
-#include "trireme/image/normalize.h"
-#include "trireme/image/ops.h"
-#include "trireme/image/photometric.h"
+#include "trireme/data/image/affine.h"
+#include "trireme/data/image/decode.h"
+#include "trireme/data/image/normalize.h"
+#include "trireme/data/image/ops.h"
+#include "trireme/data/image/photometric.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "trireme/core/error.h"
+#include "trireme/io/format/events.h"
 #include "trireme/io/safetensors.h"
-#include "trireme/storage/events.h"
 
 using namespace trireme;
 

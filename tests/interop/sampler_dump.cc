@@ -8,7 +8,7 @@
 #include <iostream>
 #include <sstream>
 
-#include "trireme/pipeline/sampler.h"
+#include "trireme/data/order/sampler.h"
 
 using namespace trireme;
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """check_layers.py ROOT: fails when a source breaks the structure of the project, and says where and how.
 
-1. A module includes only what modules.txt allows it.
+1. A part includes only what modules.txt allows it, and the table itself names only folders that exist.
 2. Environment variables are read in trireme/core/env.cc only.
 3. Nobody sleeps: waits have a deadline and something to wait for. An exception carries, on its line or the one above,
    the comment `// layers: sleep ok, because ...`.
@@ -20,13 +20,13 @@ TEST_LIBRARIES = ["gtest/*", "gmock/*", "benchmark/*"]
 
 
 def read_table(path=TABLE):
-    """{module: (modules, header patterns)}"""
+    """{part: (parts, header patterns)}, in the order of the file"""
     table = {}
     for line in path.read_text().splitlines():
         if line and not line.startswith("#"):
             name, allowed = line.split(":", 1)
-            modules, libraries = allowed.split("|")
-            table[name] = (modules.split(), libraries.split())
+            parts, libraries = allowed.split("|")
+            table[name] = (parts.split(), libraries.split())
     return table
 
 
@@ -40,42 +40,57 @@ def code_of(line):
     return re.sub(r"//.*", "", re.sub(r'"(\\.|[^"\\])*"', '""', line))
 
 
-def allowed_for(table, file, root):
-    """(module, its modules, its own header patterns), or None for a folder the table does not know."""
-    parts = file.relative_to(root).parent.parts
-    parts = parts[1:] if parts[0] == "trireme" else parts
-    if parts[0] not in table:
-        return None
-    entries = [table.get("/".join(parts[: depth + 1]), ([], [])) for depth in range(len(parts))]
-    modules = sorted({module for entry in entries for module in entry[0]} | {parts[0]})
-    libraries = [pattern for entry in entries for pattern in entry[1]]
-    return parts[0], modules, libraries + (TEST_LIBRARIES if re.search("_test$|^test_", file.stem) else [])
+def part_of(table, folder):
+    """The deepest part whose folder holds this one, or None. `folder` is relative to the root."""
+    words = folder.parts[1:] if folder.parts[0] == "trireme" else folder.parts
+    names = ("/".join(words[:depth]) for depth in range(len(words), 0, -1))
+    return next((name for name in names if name in table), None)
 
 
-def is_allowed(header, modules, libraries, file):
-    parts = header.split("/")
-    if parts[0] in ("trireme", "cli", "apps") and len(parts) > 1:
-        return (parts[1] if parts[0] == "trireme" else parts[0]) in modules
+def more_libraries(table, folder):
+    """What the lines with a + allow this folder."""
+    return table.get("/".join(folder.parts[1:]) + "+", ([], []))[1]
+
+
+def is_allowed(table, header, parts, libraries, file):
+    if header.split("/")[0] in ("trireme", "cli", "apps") and "/" in header:
+        return part_of(table, Path(header).parent) in parts
     if "/" not in header and ("." not in header or (file.parent / header).exists()):
         return True  # C++'s own, or a neighbour
     return any(fnmatch(header, pattern) for pattern in libraries)
 
 
 def check_includes(root, table):
-    for file in sources(root, "trireme", "cli"):
+    for file in sources(root, "trireme", "cli", "apps"):
         if file.parent == root / "trireme":
             continue  # trireme.h, the sum of all
-        known = allowed_for(table, file, root)
-        if known is None:
+        part = part_of(table, file.parent.relative_to(root))
+        if part is None:
             yield f"{file}: its folder has no line in {TABLE.name}"
             continue
-        module, modules, libraries = known
+        parts = [part, *table[part][0]]
+        libraries = table[part][1] + more_libraries(table, file.parent.relative_to(root))
+        tests = TEST_LIBRARIES if re.search("_test$|^test_", file.stem) else []
         for number, line in enumerate(file.read_text().splitlines(), 1):
             match = INCLUDE.match(line)
             header = match and (match[1] or match[2])
-            if header and not is_allowed(header, modules, libraries + table["any"][1], file):
-                yield (f"{file}:{number}: {module} may not include {header}; it may include the modules "
-                       f"{', '.join(modules)}, and besides C++, POSIX and fmt: {' '.join(libraries) or 'nothing'}")
+            if header and not is_allowed(table, header, parts, libraries + tests + table["any"][1], file):
+                yield (f"{file}:{number}: {part} may not include {header}; it may include the parts "
+                       f"{', '.join(sorted(parts))}, and besides C++, POSIX and fmt: {' '.join(libraries) or 'nothing'}")
+
+
+def check_table(root, table):
+    """A line for a folder that is gone, or one that lists a part below itself, permits what nobody meant."""
+    above = ["any"]
+    for part, (parts, _) in table.items():
+        folder = part.rstrip("+")
+        home = root / folder if folder in ("cli", "apps") else root / "trireme" / folder
+        if part != "any" and not home.is_dir():
+            yield f"{TABLE.name}: {part}: there is no such folder"
+        for name in parts:
+            if name not in above:
+                yield f"{TABLE.name}: {part}: {name} does not stand above it"
+        above.append(part)
 
 
 def check_calls(root):
@@ -96,6 +111,7 @@ def problems(root, table=None):
 
 
 if __name__ == "__main__":
-    found = problems(Path(sys.argv[1]).resolve())
+    project = Path(sys.argv[1]).resolve()
+    found = [*problems(project), *check_table(project, read_table())]
     print("\n".join(found) or "layers: all sources keep to the table")
     sys.exit(bool(found))

@@ -27,7 +27,7 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.problems("trireme/proc/x.cc", text), [])
 
     def test_a_layer_above_is_refused(self):
-        self.assert_one("trireme/proc/x.cc", '\n#include "trireme/launch/plan.h"\n', "proc/x.cc:2:", "trireme/launch/plan.h", "modules core, proc")
+        self.assert_one("trireme/proc/x.cc", '\n#include "trireme/launch/plan.h"\n', "proc/x.cc:2:", "trireme/launch/plan.h", "parts core, proc")
 
     def test_torch_is_refused_in_the_launcher(self):
         self.assert_one("trireme/launch/x.h", "#include <torch/torch.h>\n", "x.h:1:", "torch/torch.h", "hwloc.h")
@@ -64,10 +64,28 @@ class CheckLayers(unittest.TestCase):
         reason = "// layers: sleep ok, because the kernel offers no event here\n"
         self.assertEqual(self.problems("tests/faults/x.cc", reason + "usleep(10);\n"), [])
 
-    def test_the_table_names_only_modules_it_knows(self):
-        table = check_layers.read_table()
-        for name, (modules, _) in table.items():
-            self.assertEqual([module for module in modules if module not in table], [], name)
+    def test_a_part_is_the_deepest_folder_of_the_table(self):
+        self.assertEqual(self.problems("trireme/comm/engine/shm/x.cc", '#include "trireme/store/store.h"\n'), [])
+        self.assert_one("trireme/comm/engine/shm/x.cc", '#include "trireme/comm/engine/engine.h"\n', "comm/engine/shm may not")
+
+    def test_the_programs_are_checked_too(self):
+        self.assert_one("apps/x.cc", '#include "trireme/launch/plan.h"\n', "apps may not include trireme/launch/plan.h")
+
+    def table_problems(self, table, *folders):
+        with tempfile.TemporaryDirectory() as scratch:
+            for folder in folders:
+                (Path(scratch) / folder).mkdir(parents=True)
+            return list(check_layers.check_table(Path(scratch), table))
+
+    def test_the_table_names_only_folders_that_exist(self):
+        found = self.table_problems({"core": ([], []), "diag": (["core"], [])}, "trireme/core")
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("diag: there is no such folder", found[0])
+
+    def test_a_part_lists_only_what_stands_above_it(self):
+        found = self.table_problems({"core": (["proc"], []), "proc": (["core"], [])}, "trireme/core", "trireme/proc")
+        self.assertEqual(len(found), 1, found)
+        self.assertIn("core: proc does not stand above it", found[0])
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ if echo "$libraries" | sed 's/ (0x.*//' | grep -E 'torch|c10|cuda|nccl|openvino|
   bad=1
 fi
 if echo "$functions" | grep -E "$spaces|$names" | cut -c1-200 | head -5 | grep .; then
-  echo "$1 carries the functions above; apps/infer.cc and trireme/infer must do without those modules"
+  echo "$1 carries the functions above; apps/infer.cc and trireme/deploy/infer must do without those modules"
   bad=1
 fi
 exit $bad

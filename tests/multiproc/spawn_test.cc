@@ -14,7 +14,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
-#include "trireme/job/job.h"
+#include "trireme/store/job.h"
 #include "trireme/store/store.h"
 
 namespace trireme {

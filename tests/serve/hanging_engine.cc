@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdio>
 
-#include "trireme/infer/engine_plugin.h"
+#include "trireme/deploy/infer/engine_plugin.h"
 
 namespace trireme::infer {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "trireme/image/test_images.h"
+#include "trireme/data/image/test_images.h"
 
 namespace {
 

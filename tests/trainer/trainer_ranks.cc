@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "trireme/core/error.h"
-#include "trireme/trainer/make_model.h"
-#include "trireme/trainer/make_team.h"
-#include "trireme/trainer/updater.h"
+#include "trireme/train/trainer/make_model.h"
+#include "trireme/train/trainer/make_team.h"
+#include "trireme/train/trainer/updater.h"
 
 using namespace trireme;
 using namespace trireme::trainer;

@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/comm/engine/engine.h"
 #include "trireme/comm/group.h"
 #include "trireme/comm/work.h"
-#include "trireme/engine/engine.h"
 
 namespace trireme {
 

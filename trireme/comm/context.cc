@@ -5,15 +5,15 @@
 #include <algorithm>
 
 #include "trireme/comm/backends/gloo.h"
+#include "trireme/comm/engine/checked.h"
+#include "trireme/comm/engine/hierarchical.h"
+#include "trireme/comm/engine/local.h"
+#include "trireme/comm/engine/mpi.h"
+#include "trireme/comm/engine/shm.h"
+#include "trireme/comm/engine/topology.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/engine/checked.h"
-#include "trireme/engine/hierarchical.h"
-#include "trireme/engine/local.h"
-#include "trireme/engine/mpi.h"
-#include "trireme/engine/shm.h"
-#include "trireme/engine/topology.h"
 
 namespace trireme {
 namespace {

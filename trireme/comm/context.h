@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/engine/engine.h"
+#include "trireme/comm/engine/liveness.h"
+#include "trireme/comm/engine/shm/identity.h"
 #include "trireme/comm/transport.h"
 #include "trireme/core/net.h"
 #include "trireme/core/rank_info.h"
-#include "trireme/engine/engine.h"
-#include "trireme/engine/liveness.h"
-#include "trireme/shm/identity.h"
 #include "trireme/store/store.h"
 
 namespace trireme {

@@ -3,7 +3,7 @@
 
 #include <torch/types.h>
 
-#include "trireme/engine/engine.h"
+#include "trireme/comm/engine/engine.h"
 
 namespace trireme {
 

@@ -15,8 +15,8 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "trireme/comm/engine/engine.h"
 #include "trireme/comm/operation_queue.h"
-#include "trireme/engine/engine.h"
 
 namespace trireme {
 

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <mutex>
 
+#include "trireme/comm/engine/shm/arena.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/memory.h"
-#include "trireme/shm/arena.h"
 
 namespace trireme {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "trireme/shm/arena.h"
+#include "trireme/comm/engine/shm/arena.h"
 
 namespace trireme {
 namespace {

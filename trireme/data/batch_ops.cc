@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
-#include "trireme/image/random.h"
+#include "trireme/data/image/random.h"
 
 namespace trireme::data {
 namespace {

@@ -34,7 +34,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/pipeline/pick.h"
+#include "trireme/data/order/pick.h"
 
 namespace trireme::data {
 

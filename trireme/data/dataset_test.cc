@@ -5,8 +5,8 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/data/order/shuffle.h"
 #include "trireme/data/tensor_dataset.h"
-#include "trireme/pipeline/shuffle.h"
 
 namespace trireme::data {
 namespace {

@@ -16,8 +16,8 @@
 #include <memory>
 
 #include "trireme/data/dataset.h"
-#include "trireme/image/pipeline.h"
-#include "trireme/pipeline/image_list.h"
+#include "trireme/data/image/pipeline.h"
+#include "trireme/data/order/image_list.h"
 
 namespace trireme::data {
 

@@ -11,9 +11,9 @@
 #include "trireme/core/file.h"
 #include "trireme/core/test_support.h"
 #include "trireme/data/batch_ops.h"
+#include "trireme/data/image/test_images.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/wrappers.h"
-#include "trireme/image/test_images.h"
 
 namespace trireme::data {
 namespace {

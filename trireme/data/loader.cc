@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "trireme/core/error.h"
+#include "trireme/core/workers.h"
 #include "trireme/data/device_copy.h"
-#include "trireme/pipeline/sampler.h"
-#include "trireme/pipeline/workers.h"
+#include "trireme/data/order/sampler.h"
 
 namespace trireme::data {
 namespace {

@@ -29,8 +29,8 @@
 
 #include "trireme/core/rank_info.h"
 #include "trireme/data/dataset.h"
-#include "trireme/pipeline/epoch_plan.h"
-#include "trireme/pipeline/sampler_state.h"
+#include "trireme/data/order/epoch_plan.h"
+#include "trireme/data/order/sampler_state.h"
 
 namespace trireme::data {
 

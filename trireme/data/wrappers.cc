@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "trireme/core/error.h"
-#include "trireme/pipeline/shuffle.h"
+#include "trireme/data/order/shuffle.h"
 
 namespace trireme::data {
 namespace {

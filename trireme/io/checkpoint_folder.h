@@ -19,8 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "trireme/io/format/manifest.h"
 #include "trireme/io/safetensors.h"
-#include "trireme/storage/manifest.h"
 
 namespace trireme::io {
 

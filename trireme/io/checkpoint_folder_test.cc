@@ -10,8 +10,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/test_support.h"
 #include "trireme/io/async_writer.h"
+#include "trireme/io/format/test_hardship.h"
 #include "trireme/io/module_state.h"
-#include "trireme/storage/test_hardship.h"
 
 namespace trireme::io {
 namespace {

@@ -5,8 +5,8 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/io/format/test_hardship.h"
 #include "trireme/io/module_state.h"
-#include "trireme/storage/test_hardship.h"
 
 namespace trireme::io {
 namespace {

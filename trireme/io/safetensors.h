@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <string>
 
-#include "trireme/storage/safetensors_format.h"
+#include "trireme/io/format/safetensors_format.h"
 
 namespace trireme::io {
 

@@ -15,7 +15,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
-#include "trireme/job/job.h"
+#include "trireme/store/job.h"
 
 namespace trireme {
 

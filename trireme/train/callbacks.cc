@@ -6,7 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/storage/events.h"
+#include "trireme/io/format/events.h"
 #include "trireme/train/model.h"
 
 namespace trireme::callback {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "trireme/bundle/description.h"
+#include "trireme/deploy/bundle/description.h"
 #include "trireme/train/callback.h"
 #include "trireme/train/held.h"
 #include "trireme/train/samples.h"

@@ -25,7 +25,7 @@
 #include <memory>
 #include <vector>
 
-#include "trireme/deploy/network.h"
+#include "trireme/deploy/export/network.h"
 #include "trireme/train/callbacks.h"
 #include "trireme/train/fit_options.h"
 #include "trireme/train/metrics.h"

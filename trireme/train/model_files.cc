@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/deploy/export.h"
+#include "trireme/deploy/export/export.h"
 #include "trireme/io/optimizer_state.h"
 #include "trireme/io/safetensors.h"
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "trireme/engine/engine.h"
+#include "trireme/comm/engine/engine.h"
 #include "trireme/store/store.h"
 
 namespace trireme {

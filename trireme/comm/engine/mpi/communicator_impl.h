@@ -1,0 +1,68 @@
+// The ranks of one group in MPI: how they meet, wait with a deadline, and end each other's waits.
+//
+// Nothing here blocks in MPI except making the communicators, and that only when all are known to have come: whatever
+// is started is a request that is polled until the deadline. MPI itself tells nobody that a rank has given up. So a
+// rank that does tells all others by a message of its own kind, for which everyone looks who waits long.
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "trireme/comm/engine/mpi.h"
+#include "trireme/comm/engine/mpi/library_impl.h"
+#include "trireme/core/error.h"
+
+namespace trireme::mpi {
+
+class Communicator {
+ public:
+  /// Meets the others, see make_mpi_engine().
+  explicit Communicator(const MpiOptions& options);
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  RankInfo me() const { return me_; }
+  /// For collectives and for messages inside them.
+  MPI_Comm collectives() const { return collectives_; }
+  /// For the caller's own messages.
+  MPI_Comm messages() const { return messages_; }
+
+  /// Runs one operation. What it throws becomes the end of the group, in a text that names this rank, `what` and the
+  /// time; the others are told.
+  void perform(const std::string& what, const std::function<void(Deadline)>& body);
+
+  /// Starts one nonblocking call and waits for it. `name` is the call's.
+  void run(const char* name, Deadline deadline, const std::function<int(MPI_Request*)>& start);
+  /// Waits for all; PeerError at the deadline. A code other than MPI_SUCCESS is left in the statuses.
+  void wait(std::span<MPI_Request> requests, std::span<MPI_Status> statuses, Deadline deadline);
+  /// Calls `done` until it is true, with the right to make one MPI call.
+  void poll(const std::function<bool()>& done, Deadline deadline);
+
+  /// Ends the group's waits, here and on the others.
+  void abort(std::string_view reason);
+
+ private:
+  void check_alive();
+  void look_around(Deadline deadline);
+  void hear_aborts();
+  void tell(std::string_view reason);
+  std::string fail(const std::string& what, Clock::time_point begun, const char* reason);
+
+  Library& library_;
+  const Clock::duration timeout_;
+  RankInfo me_;
+  MPI_Comm collectives_ = MPI_COMM_NULL;
+  MPI_Comm messages_ = MPI_COMM_NULL;
+  std::mutex mutex_;
+  std::string failure_;  // GUARDED_BY(mutex_); the first reason
+  bool told_ = false;    // GUARDED_BY(mutex_); the others know
+};
+
+}  // namespace trireme::mpi

@@ -1,0 +1,58 @@
+#include "trireme/data/image/decode.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "trireme/core/text.h"
+#include "trireme/data/image/jpeg.h"
+#include "trireme/data/image/orient.h"
+#include "trireme/data/image/png.h"
+
+namespace trireme::image {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOthers{{
+    {"GIF8"sv, "a GIF"sv},
+    {"BM"sv, "a BMP"sv},
+    {"RIFF"sv, "a WebP or other RIFF file"sv},
+    {"II*\0"sv, "a TIFF"sv},
+    {"MM\0*"sv, "a TIFF"sv},
+    {"\0\0\0\fjP"sv, "a JPEG 2000"sv},
+    {"<"sv, "a text of HTML or XML, perhaps the page of a failed download"sv},
+}};
+
+[[noreturn]] void refuse(std::string_view bytes) {
+  if (bytes.empty()) throw ImageError("no image: 0 bytes");
+  for (const auto& [begin, name] : kOthers)
+    if (bytes.starts_with(begin)) throw ImageError("{}; only JPEG and PNG can be read", name);
+  throw ImageError("no image: {} bytes that begin with {}, unlike JPEG and PNG", bytes.size(),
+                   to_hex(bytes.substr(0, 8)));
+}
+
+}  // namespace
+
+Image decode(std::span<const char> bytes, const DecodeOptions& options) {
+  Image image;
+  decode(bytes, image, options);
+  return image;
+}
+
+void decode(std::span<const char> bytes, Image& image, const DecodeOptions& options) {
+  if (is_png(bytes)) return read_png(bytes, options, image);
+  if (!is_jpeg(bytes)) refuse({bytes.data(), bytes.size()});
+  JpegReader reader(bytes, options);
+  reader.read(image);
+  orient(image, reader.orientation());
+}
+
+Size read_size(std::span<const char> bytes, const DecodeOptions& options) {
+  if (is_png(bytes)) return png_size(bytes, options);
+  if (!is_jpeg(bytes)) refuse({bytes.data(), bytes.size()});
+  const JpegReader reader(bytes, options);
+  return oriented(reader.size(), reader.orientation());
+}
+
+}  // namespace trireme::image

@@ -1,0 +1,43 @@
+// Pictures out of the bytes of JPEG and PNG files.
+//
+//   const std::optional<std::string> bytes = read_file(path);
+//   Image image = decode(*bytes);
+//   Size size = read_size(*bytes);  // looks at the header only
+//
+// What comes out equals cv2.imdecode(bytes, IMREAD_COLOR) in RGB order: grey becomes three equal channels, CMYK and
+// YCCK become RGB, the orientation of a JPEG's EXIF is applied, PNG's 16 bit samples keep their high byte, palettes are
+// looked up and transparency is dropped.
+// Stricter than cv2: a JPEG that ends early or holds damaged data is an error, not a picture with a grey lower half; so
+// is a PNG with a wrong checksum. Harmless oddities (stray bytes between markers, unknown versions) pass.
+// Nothing is printed and nothing aborts. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "trireme/core/error.h"
+#include "trireme/data/image/image.h"
+
+namespace trireme::image {
+
+/// The bytes are no picture we can use. Says what is wrong with them; who knows the path puts it in front.
+class ImageError : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
+struct DecodeOptions {
+  /// A header that promises more is refused before memory is taken: a few hundred bytes can claim gigabytes.
+  int64_t max_pixels = int64_t{1} << 27;
+  bool apply_orientation = true;  ///< turn as EXIF says (JPEG)
+};
+
+/// Throws ImageError.
+Image decode(std::span<const char> bytes, const DecodeOptions& options = {});
+/// The same into an image whose memory is used again.
+void decode(std::span<const char> bytes, Image& image, const DecodeOptions& options = {});
+
+/// The size decode() would give, from the header alone: the pixels may still turn out to be damaged. Throws ImageError.
+Size read_size(std::span<const char> bytes, const DecodeOptions& options = {});
+
+}  // namespace trireme::image

@@ -1,0 +1,140 @@
+#include <array>
+#include <cerrno>
+
+#include "trireme/config/check.h"
+#include "trireme/config/parse.h"
+#include "trireme/config/unread.h"
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/text.h"
+#include "trireme/deploy/bundle/description.h"
+
+namespace trireme::bundle {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Node;
+
+constexpr config::Limits kLimits{.bytes = size_t{16} << 20, .values = 2'000'000};  // tens of thousands of labels
+constexpr int64_t kLargestSide = 1 << 16;
+constexpr const char* kAdvice =
+    "one of them is of another export, or was not copied whole: export again, or copy the whole folder again (without "
+    "Files in inference.yml nothing is compared)";
+
+/// [-1, channels, height, width]
+void read_shape(const Node& node, Input& input) {
+  const auto shape = node.as<std::vector<int64_t>>();
+  if (shape.size() != 4)
+    node.fail("expected [-1, channels, height, width], got {} number{}", shape.size(), shape.size() == 1 ? "" : "s");
+  for (size_t i = 1; i < shape.size(); ++i)
+    if (shape[i] < 1 || shape[i] > kLargestSide)
+      node.fail("number {} is {}; must be from 1 to {}", i + 1, shape[i], kLargestSide);
+  input.channels = static_cast<int>(shape[1]);
+  input.height = static_cast<int>(shape[2]);
+  input.width = static_cast<int>(shape[3]);
+}
+
+Input read_input(const Node& section) {
+  Input input;
+  input.name = section.get("name", input.name);
+  read_shape(section.need<Node>("shape"), input);
+  return input;
+}
+
+Activation read_activation(const Node& section) {
+  const std::string name = config::choice(section, "activation", "softmax", {"softmax", "sigmoid", "none"});
+  if (name == "none") return Activation::none;
+  return name == "sigmoid" ? Activation::sigmoid : Activation::softmax;
+}
+
+Output read_output(const Node& section, size_t labels) {
+  Output output;
+  output.name = section.get("name", output.name);
+  output.activation = read_activation(section);
+  if (labels == 0 || section.has("class_num"))
+    output.class_num = config::need_whole(section, "class_num", {.least = 1, .most = 1 << 30});
+  else
+    output.class_num = static_cast<int64_t>(labels);
+  return output;
+}
+
+void read_post_process(const Node& section, Description& description) {
+  const Node topk = section.section("Topk");
+  description.topk = static_cast<int>(config::whole(topk, "topk", description.topk, {.least = 1, .most = 1 << 20}));
+  const Node labels = topk.at("label_list");
+  if (!labels.is_null()) description.labels = labels.as<std::vector<std::string>>();
+}
+
+/// A folder written by hand or by an older Trireme has none.
+void read_files(const Node& section, Description& description) {
+  for (const char* name : {kOnnxFile, kTorchFile}) {
+    if (!section.has(name)) continue;
+    const Node file = section.section(name);
+    description.files[name] = {
+        .bytes = static_cast<uint64_t>(config::need_whole(file, "bytes")),
+        .crc32c = static_cast<uint32_t>(config::need_whole(file, "crc32c", {.most = UINT32_MAX}))};
+  }
+}
+
+void check_labels(const Node& root, const Description& description) {
+  const auto labels = static_cast<int64_t>(description.labels.size());
+  if (labels != 0 && labels != description.output.class_num)
+    root.section("PostProcess")
+        .section("Topk")
+        .at("label_list")
+        .fail("{} labels for {} classes (Output.class_num); name each class once or none", labels,
+              description.output.class_num);
+}
+
+}  // namespace
+
+const char* to_string(Activation activation) {
+  switch (activation) {
+    case Activation::sigmoid:
+      return "sigmoid";
+    case Activation::none:
+      return "none";
+    case Activation::softmax:
+      break;
+  }
+  return "softmax";
+}
+
+Description parse(const std::string& text, const std::string& source) {
+  const Node root(config::parse_yaml(text, source, 1, kLimits), "");
+  if (!root.is_map()) throw UsageError("{}: expected sections Global, Input, Output, …, got {}", source, root.shown());
+  Description description;
+  description.model_name = root.section("Global").get<std::string>("model_name", "");
+  description.input = read_input(root.need_section("Input"));
+  read_post_process(root.section("PostProcess"), description);
+  description.output = read_output(root.section("Output"), description.labels.size());
+  check_labels(root, description);
+  read_files(root.section("Files"), description);
+  description.transform_ops = root.section("PreProcess").at("transform_ops");
+  config::warn_unread(root);
+  return description;
+}
+
+Description read(const fs::path& folder) {
+  const fs::path file = folder / kDescriptionFile;
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored))
+    throw UsageError("there is no folder {}; name one that `trireme export` has written", printable(folder.string()));
+  const auto text = read_file(file, kLimits.bytes);
+  if (!text)
+    throw UsageError("cannot read {}: {}; `trireme export` writes it beside the network", printable(file.string()),
+                     errno_text(errno));
+  return parse(*text, file.string());
+}
+
+void check_network(const fs::path& folder, const std::string& name, const Description& description) {
+  const auto known = description.files.find(name);
+  if (known == description.files.end()) return;
+  try {
+    io::check_sum(folder / name, known->second, kDescriptionFile);
+  } catch (const UsageError& error) {
+    throw UsageError("{}; {}", error.what(), kAdvice);
+  }
+}
+
+}  // namespace trireme::bundle

@@ -1,0 +1,43 @@
+// A trained network -> a folder for inference:
+//
+//   inference.pt     TorchScript, for libtorch and for Python's torch.jit.load
+//   inference.onnx   the same for OpenVINO, ONNX Runtime and others; opset 14
+//   inference.yml    what goes in and what comes out (bundle/description.h)
+//
+//   deploy::export_model(net, {.model_name = "LeNet", .input = {.channels = 1, .height = 28, .width = 28}},
+//   "inference");
+//
+// The files compute what the network computes in evaluation, with output.activation behind it: batch normalisation is
+// folded into the convolutions, parallel branches become one convolution, dropout is gone. They take any number of
+// images of the stated size. The network itself is left as it was, so that training may go on.
+// Before they take their places, inference.pt and, with Options::open_onnx, inference.onnx are compared with the
+// network on one, two and three random images (compare.h). Thread rule: nobody else uses the network.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "trireme/deploy/bundle/description.h"
+#include "trireme/deploy/export/compare.h"
+#include "trireme/deploy/export/network.h"
+
+namespace trireme::deploy {
+
+/// What computes the inference.onnx in a folder, of which no inference.yml may be there yet.
+using OpenOnnx = std::function<Scorer(const std::filesystem::path& folder, const bundle::Description& description)>;
+
+struct Options {
+  bool onnx = true;         ///< false: no inference.onnx, for operators that lower.h does not know
+  double tolerance = 1e-4;  ///< of the comparisons, times the range of the scores before the activation
+  OpenOnnx open_onnx = {};  ///< none: inference.onnx is written without having been run
+};
+
+/// Replaces the three files in `folder`, which is made when there is none: all of them or, when anything fails, none.
+/// A process killed while they change places leaves a folder without inference.yml (staging.h).
+/// A `class_num` of 0 becomes the network's. Returns the description as written.
+/// UsageError: the network does not take such images, gives another number of classes, has an operator without equal,
+/// depends on the values or the number of the images, or weights that are not finite. SystemError: the disk refused.
+bundle::Description export_model(const Network& net, bundle::Description description,
+                                 const std::filesystem::path& folder, const Options& options = {});
+
+}  // namespace trireme::deploy

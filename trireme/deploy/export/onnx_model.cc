@@ -1,0 +1,148 @@
+#include "trireme/deploy/export/onnx_model.h"
+
+#include <fmt/core.h>
+
+#include "trireme/core/error.h"
+#include "trireme/core/version.h"
+
+namespace trireme::deploy {
+
+using io::Message;
+
+namespace {
+
+// The field numbers of onnx.proto.
+namespace model_field {
+constexpr int kIrVersion = 1, kProducer = 2, kProducerVersion = 3, kGraph = 7, kOpset = 8;
+}
+namespace opset_field {
+constexpr int kDomain = 1, kVersion = 2;
+}
+namespace graph_field {
+constexpr int kNode = 1, kName = 2, kInitializer = 5, kInput = 11, kOutput = 12;
+}
+namespace node_field {
+constexpr int kInput = 1, kOutput = 2, kName = 3, kOp = 4, kAttribute = 5;
+}
+namespace attribute_field {
+constexpr int kName = 1, kFloat = 2, kInt = 3, kInts = 8, kType = 20;
+}
+namespace tensor_field {
+constexpr int kDim = 1, kType = 2, kName = 8, kRaw = 9;
+}
+namespace value_field {
+constexpr int kName = 1, kType = 2, kTensor = 1, kElement = 1, kShape = 2, kDim = 1, kDimValue = 1, kDimName = 2;
+}
+
+/// AttributeProto's name for the kind of a value.
+enum AttributeType { kFloatType = 1, kIntType = 2, kIntsType = 7 };
+
+struct AttributeWriter {
+  Message& out;
+  void operator()(int64_t value) const {
+    out.integer(attribute_field::kInt, value).integer(attribute_field::kType, kIntType);
+  }
+  void operator()(float value) const {
+    out.number(attribute_field::kFloat, value).integer(attribute_field::kType, kFloatType);
+  }
+  void operator()(const std::vector<int64_t>& values) const {
+    for (const int64_t value : values) out.integer(attribute_field::kInts, value);
+    out.integer(attribute_field::kType, kIntsType);
+  }
+};
+
+Message message_of(const OnnxAttribute& attribute) {
+  Message out;
+  out.bytes(attribute_field::kName, attribute.name);
+  std::visit(AttributeWriter{out}, attribute.value);
+  return out;
+}
+
+Message message_of(const OnnxNode& node, const std::string& name) {
+  Message out;
+  for (const std::string& input : node.inputs) out.bytes(node_field::kInput, input);
+  for (const std::string& output : node.outputs) out.bytes(node_field::kOutput, output);
+  out.bytes(node_field::kName, name).bytes(node_field::kOp, node.op);
+  for (const OnnxAttribute& attribute : node.attributes) out.message(node_field::kAttribute, message_of(attribute));
+  return out;
+}
+
+/// All of a weight's message but its bytes, which come last.
+Message head_of(const OnnxWeight& weight) {
+  Message tensor;
+  for (const int64_t size : weight.shape) tensor.integer(tensor_field::kDim, size);
+  tensor.integer(tensor_field::kType, static_cast<int64_t>(weight.type)).bytes(tensor_field::kName, weight.name);
+  const std::string raw = Message::value_follows(tensor_field::kRaw, weight.bytes.size()).text();
+  const std::string head = tensor.text() + raw;
+  Message all = Message::value_follows(graph_field::kInitializer, head.size() + weight.bytes.size());
+  return all.append(head);
+}
+
+}  // namespace
+
+void OnnxModel::set_input(std::string name, std::vector<int64_t> sample) {
+  input_ = {std::move(name), std::move(sample)};
+}
+
+void OnnxModel::set_output(std::string name, std::vector<int64_t> sample) {
+  output_ = {std::move(name), std::move(sample)};
+}
+
+void OnnxModel::add(const OnnxNode& node) {
+  nodes_.message(graph_field::kNode, message_of(node, fmt::format("{}_{}", node.op, node_count_++)));
+}
+
+void OnnxModel::add(OnnxWeight weight) {
+  weights_.push_back(std::move(weight));
+}
+
+Message OnnxModel::describe(const Port& port) {
+  using namespace value_field;
+  Message shape;
+  shape.message(kDim, Message().bytes(kDimName, "batch"));
+  for (const int64_t size : port.sample) shape.message(kDim, Message().integer(kDimValue, size));
+  const Message tensor = Message().integer(kElement, static_cast<int64_t>(OnnxType::float32)).message(kShape, shape);
+  return Message().bytes(kName, port.name).message(kType, Message().message(kTensor, tensor));
+}
+
+Message OnnxModel::graph_ends() const {
+  return Message()
+      .bytes(graph_field::kName, name_)
+      .message(graph_field::kInput, describe(input_))
+      .message(graph_field::kOutput, describe(output_));
+}
+
+uint64_t OnnxModel::graph_size() const {
+  uint64_t size = nodes_.text().size() + graph_ends().text().size();
+  for (const OnnxWeight& weight : weights_) size += head_of(weight).text().size() + weight.bytes.size();
+  return size;
+}
+
+Message OnnxModel::model_head() const {
+  Message model;
+  model.integer(model_field::kIrVersion, kOnnxIr)
+      .bytes(model_field::kProducer, "trireme")
+      .bytes(model_field::kProducerVersion, kVersion)
+      .message(model_field::kOpset,
+               Message().bytes(opset_field::kDomain, "").integer(opset_field::kVersion, kOnnxOpset));
+  return model.append(Message::value_follows(model_field::kGraph, graph_size()).text());
+}
+
+uint64_t OnnxModel::size() const {
+  return model_head().text().size() + graph_size();
+}
+
+void OnnxModel::write(const std::function<void(std::string_view)>& sink) const {
+  if (size() > kMostBytes)
+    throw UsageError("{} would be an ONNX file of {} bytes, and readers take {} at most; export without it", name_,
+                     size(), kMostBytes);
+  sink(model_head().text());
+  sink(nodes_.text());
+  sink(graph_ends().text());
+  for (const OnnxWeight& weight : weights_) {
+    sink(head_of(weight).text());
+    sink(weight.bytes);
+  }
+}
+
+}  // namespace trireme::deploy

@@ -1,0 +1,82 @@
+// An ONNX file in the making: nodes, weights, one input and one output with a free batch size. Knows the file's format
+// and nothing of what the operators mean.
+//
+//   OnnxModel model("LeNet");
+//   model.set_input("x", {1, 28, 28});
+//   model.add({.op = "Relu", .inputs = {"x"}, .outputs = {"y"}});
+//   model.write([&](std::string_view bytes) { file.write(bytes); });
+//
+// Weights are not copied: their bytes must live until write() has returned. For one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "trireme/io/format/protobuf.h"
+
+namespace trireme::deploy {
+
+inline constexpr int64_t kOnnxOpset = 14;  // the first with HardSwish
+inline constexpr int64_t kOnnxIr = 7;      // the format's version that came with it
+
+struct OnnxAttribute {
+  std::string name;
+  std::variant<int64_t, float, std::vector<int64_t>> value;
+};
+
+struct OnnxNode {
+  std::string op;
+  std::vector<std::string> inputs;  ///< an empty name: left out
+  std::vector<std::string> outputs;
+  std::vector<OnnxAttribute> attributes = {};
+};
+
+/// The numbers that ONNX has for them.
+enum class OnnxType { float32 = 1, int64 = 7 };
+
+struct OnnxWeight {
+  std::string name;
+  OnnxType type;
+  std::vector<int64_t> shape;
+  std::string_view bytes;  ///< row by row, little-endian
+};
+
+class OnnxModel {
+ public:
+  /// What no reader of protocol buffers takes more of.
+  static constexpr uint64_t kMostBytes = (uint64_t{1} << 31) - 1;
+
+  explicit OnnxModel(std::string name) : name_(std::move(name)) {}
+
+  /// `sample` is the shape without the batch.
+  void set_input(std::string name, std::vector<int64_t> sample);
+  void set_output(std::string name, std::vector<int64_t> sample);
+  void add(const OnnxNode& node);
+  void add(OnnxWeight weight);
+
+  uint64_t size() const;
+  /// Hands the file to `sink` piece by piece. UsageError when it would have more than kMostBytes.
+  void write(const std::function<void(std::string_view)>& sink) const;
+
+ private:
+  struct Port {
+    std::string name;
+    std::vector<int64_t> sample;
+  };
+  static io::Message describe(const Port& port);
+  io::Message graph_ends() const;
+  uint64_t graph_size() const;
+  io::Message model_head() const;
+
+  std::string name_;
+  Port input_, output_;
+  io::Message nodes_;
+  int node_count_ = 0;
+  std::vector<OnnxWeight> weights_;
+};
+
+}  // namespace trireme::deploy

@@ -1,0 +1,59 @@
+// One client's connection: its bytes, what it is doing, and by when. Internal to Loop, whose thread owns it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "trireme/core/deadline.h"
+#include "trireme/core/fd.h"
+#include "trireme/deploy/serve/http/message.h"
+#include "trireme/deploy/serve/http/parser.h"
+
+namespace trireme::http {
+
+struct Connection {
+  enum class State {
+    reading,    // a request, or the wait for the next one
+    working,    // a worker has the request
+    writing,    // the answer
+    lingering,  // the answer is sent; what still comes is thrown away, as closing on it would destroy the answer
+  };
+
+  Connection(UniqueFd socket, const Limits& limits) : fd(std::move(socket)), parser(limits) {}
+
+  /// Waits for a request of which nothing has come yet.
+  bool idle() const { return state == State::reading && !parser.begun(); }
+
+  enum class Io { more, blocked, ended };
+  /// Reads what is there into the parser (and, when that has a whole request, into `ahead`).
+  Io read_some();
+  /// Sends what is left of `out`.
+  Io write_some();
+  /// Reads and forgets.
+  Io discard();
+  /// A fresh parser; the memory of the old one is free.
+  void forget_request(const Limits& limits);
+  /// Gives the bytes that came too early to a fresh parser.
+  void next_request(const Limits& limits);
+  void feed(std::string_view bytes);
+  /// "100 Continue", when the client waits for it. 25 bytes into an empty buffer: it cannot block.
+  void encourage();
+  size_t held() const { return parser.held() + heap_bytes(ahead) + heap_bytes(out); }
+
+  UniqueFd fd;
+  Parser parser;
+  State state = State::reading;
+  Deadline deadline = Deadline::never();
+  bool keep_alive = false;      // after the answer
+  bool without_body = false;    // the answer to HEAD
+  bool fresh = true;            // has had no request yet
+  bool late = false;            // the request began while the server was draining
+  Clock::time_point arrived{};  // the whole request
+  size_t counted = 0;           // of held(), in the loop's sum
+  std::string ahead;            // bytes of the next request
+  std::string out;
+  size_t written = 0;
+};
+
+}  // namespace trireme::http

@@ -1,0 +1,64 @@
+// One HTTP request and one answer, as values. Nothing here knows a socket.
+//
+//   const Response response = error_response(problem("bad_chunk"), "a chunk is longer than it says");
+//   send(to_bytes(response, {.keep_alive = request.keep_alive}));
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "trireme/core/deadline.h"
+#include "trireme/deploy/serve/http/problem.h"
+
+namespace trireme::http {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+/// How busy the server is.
+struct Counts {
+  size_t connections = 0;
+  size_t in_flight = 0;  ///< whole requests that are not answered yet
+  bool draining = false;
+};
+
+struct Request {
+  std::string method;  ///< "POST"
+  std::string path;    ///< "/v1/predict", without the query
+  std::string query;   ///< "topk=3"
+  Headers headers;     ///< names in small letters, values without spaces around them
+  std::string body;
+  bool keep_alive = true;  ///< the client would like to send another one on this connection
+  bool late = false;       ///< it began after the server was told to stop
+  Clock::time_point arrived{};
+  Counts server{};  ///< when it arrived, itself included
+
+  /// The first value of a header, or "".
+  std::string_view header(std::string_view lower_case_name) const;
+  /// What stands behind each `name=` in the query; "" for a mere `name`. Nothing is decoded.
+  std::vector<std::string_view> parameters(std::string_view name) const;
+};
+
+struct Response {
+  int status = 200;
+  std::string type = "application/json";
+  std::string body;
+  Headers headers{};
+};
+
+/// {"error": {"code": …, "message": …}}; bytes of the message that are no UTF-8 are shown as \xNN. With 503 goes the
+/// wish to come again.
+Response error_response(const Problem& problem, std::string_view message);
+
+struct Ending {
+  bool keep_alive = false;
+  bool without_body = false;  ///< an answer to HEAD
+};
+std::string to_bytes(const Response& response, Ending ending);
+
+/// "Not Found"
+const char* reason_phrase(int status);
+
+}  // namespace trireme::http

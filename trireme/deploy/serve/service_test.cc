@@ -1,0 +1,408 @@
+#include "trireme/deploy/serve/service.h"
+
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <future>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+
+#include "trireme/core/base64.h"
+#include "trireme/core/error.h"
+#include "trireme/deploy/serve/http/server.h"
+#include "trireme/deploy/serve/http/test_client.h"
+
+namespace trireme::serve {
+namespace {
+
+using Json = nlohmann::json;
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+// PNG files of 4 x 4 pixels.
+constexpr const char* kRed =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGP4z8AARwzEcQCukw/x0F8jngAAAABJRU5ErkJggg==";
+constexpr const char* kGreen =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAD0lEQVR4nGNg+M+AQMRxAJ6jD/Flt2QIAAAAAElFTkSuQmCC";
+constexpr const char* kBlue =
+    "iVBORw0KGgoAAAANSUhEUgAAAAQAAAAECAIAAAAmkwkpAAAAEElEQVR4nGNgYPiPhIjiAACOsw/xs6MvMwAAAABJRU5ErkJggg==";
+
+std::string picture(const char* base64) {
+  return base64_decode(base64).bytes;
+}
+
+constexpr const char* kDescription = R"(
+Global: {model_name: Colours}
+Input: {name: x, shape: [-1, 3, 4, 4]}
+Output: {name: out, activation: softmax, class_num: 3}
+PreProcess:
+  transform_ops:
+    - ResizeImage: {size: 4}
+    - NormalizeImage: {scale: 1.0/255.0, mean: [0.0, 0.0, 0.0], std: [1.0, 1.0, 1.0], order: ''}
+    - ToCHWImage:
+PostProcess: {Topk: {topk: 2, label_list: [red, green, blue]}}
+)";
+
+constexpr size_t kTensor = 3 * 16 * sizeof(float);
+constexpr size_t kOne = 11 * 16 + 2 * kTensor;  // pixels of a JPEG, what resizing may take, and the tensor
+
+/// The same with an input of 2 x 2.
+std::string small_network() {
+  std::string text = kDescription;
+  text.replace(text.find("4, 4]"), 5, "2, 2]");
+  return text.replace(text.find("size: 4"), 7, "size: 2");
+}
+
+/// Scores are the means of the three channels. Can be held at a gate, and broken.
+class ColourEngine : public infer::Engine {
+ public:
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool open = true;
+    bool broken = false;
+    bool wild = false;  // what is blue has the score NaN
+    int entered = 0;
+  };
+  explicit ColourEngine(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}
+
+  std::string name() const override { return "colours"; }
+  void run(std::span<const float> images, int64_t batch, std::span<float> scores) override {
+    wait();
+    const size_t plane = images.size() / scores.size();
+    for (size_t i = 0; i < static_cast<size_t>(batch) * 3; ++i) {
+      float sum = 0;
+      for (const float value : images.subspan(i * plane, plane)) sum += value;
+      scores[i] = sum / static_cast<float>(plane);
+      if (gate_->wild && i % 3 == 2 && sum > 0) scores[i] = std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+ private:
+  void wait() {
+    std::unique_lock lock(gate_->mutex);
+    ++gate_->entered;
+    gate_->changed.notify_all();
+    gate_->changed.wait_for(lock, seconds(20), [this] { return gate_->open; });
+    if (gate_->broken) throw UsageError("a secret of the engine");
+  }
+  std::shared_ptr<Gate> gate_;
+};
+
+class ServiceTest : public testing::Test {
+ protected:
+  ~ServiceTest() override { set_gate(true); }
+
+  void start(const ServiceOptions& options = {}, const std::string& description = kDescription) {
+    predictor_ =
+        std::make_unique<infer::Predictor>(bundle::parse(description, "test"), std::make_unique<ColourEngine>(gate_));
+    service_ = std::make_unique<Service>(*predictor_, options);
+  }
+  void set_gate(bool open) {
+    {
+      std::lock_guard lock(gate_->mutex);
+      gate_->open = open;
+    }
+    gate_->changed.notify_all();
+  }
+  void wait_entered(int count) {
+    std::unique_lock lock(gate_->mutex);
+    ASSERT_TRUE(gate_->changed.wait_for(lock, seconds(20), [&] { return gate_->entered >= count; }));
+  }
+  http::Response ask(http::Request request) {
+    request.arrived = Clock::now();
+    return service_->handle(request);
+  }
+  static http::Request prediction(std::string body, const std::string& type, const std::string& query = "") {
+    return {.method = "POST",
+            .path = "/v1/predict",
+            .query = query,
+            .headers = {{"content-type", type}},
+            .body = std::move(body)};
+  }
+  http::Response post(std::string body, const std::string& type, const std::string& query = "") {
+    return ask(prediction(std::move(body), type, query));
+  }
+  http::Response get(const std::string& path, const std::string& method = "GET") {
+    return ask({.method = method, .path = path, .query = "", .headers = {}, .body = ""});
+  }
+  std::string code_of(const http::Response& response) {
+    return fmt::format("{} {}", response.status, Json::parse(response.body)["error"]["code"].get<std::string>());
+  }
+  std::string message_of(const http::Response& response) { return Json::parse(response.body)["error"]["message"]; }
+
+  std::shared_ptr<ColourEngine::Gate> gate_ = std::make_shared<ColourEngine::Gate>();
+  std::unique_ptr<infer::Predictor> predictor_;
+  std::unique_ptr<Service> service_;
+};
+
+std::string json_of(const std::vector<std::string>& images) {
+  return Json{{"images", images}}.dump();
+}
+
+TEST_F(ServiceTest, AnswersOnePicture) {
+  start();
+  const http::Response response = post(picture(kGreen), "image/png; charset=binary");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(Json::parse(response.body), Json::parse(R"({"model": "Colours", "predictions":
+                [{"class_ids": [1, 0], "scores": [1.0, 0.0], "label_names": ["green", "red"]}]})"));
+  EXPECT_EQ(post(picture(kGreen), "application/octet-stream").body, response.body);
+  EXPECT_EQ(post(picture(kGreen), "IMAGE/JPEG").body, response.body) << "the bytes decide, not the label";
+  EXPECT_EQ(Json::parse(post(picture(kGreen), "image/png", "topk=1").body)["predictions"][0]["class_ids"], Json({1}));
+}
+
+TEST_F(ServiceTest, AnswersSeveralInTheirOrderTheBadOnesToo) {
+  start({.max_batch = 2, .max_queue = 2});
+  const http::Response response = post(json_of({kBlue, "bm8gcGljdHVyZQ==", kRed, kGreen}), "application/json");
+  EXPECT_EQ(response.status, 200);
+  const Json predictions = Json::parse(response.body)["predictions"];
+  ASSERT_EQ(predictions.size(), 4U);
+  EXPECT_EQ(predictions[0]["class_ids"][0], 2);
+  EXPECT_TRUE(predictions[1].contains("error"));
+  EXPECT_EQ(predictions[2]["class_ids"][0], 0);
+  EXPECT_EQ(predictions[3]["label_names"][0], "green");
+}
+
+TEST_F(ServiceTest, SaysWhatIsWrongWithARequest) {
+  start({.images_per_request = 2});
+  EXPECT_EQ(code_of(post("", "image/png")), "400 empty_body");
+  EXPECT_EQ(code_of(post("no picture", "image/png")), "400 bad_image");
+  EXPECT_EQ(code_of(post("{", "application/json")), "400 bad_json");
+  EXPECT_EQ(code_of(post(json_of({"x"}), "application/json")), "400 bad_base64");
+  EXPECT_EQ(code_of(post(json_of({"", "", ""}), "application/json")), "400 too_many_images");
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png", "topk=x")), "400 bad_topk");
+  EXPECT_EQ(code_of(post(picture(kRed), "text/plain")), "415 unsupported_type");
+  EXPECT_THAT(message_of(post(picture(kRed), "")), HasSubstr("missing"));
+  EXPECT_THAT(message_of(post(json_of({"bm8="}), "application/json")), HasSubstr("images[0]"));
+  http::Request packed = prediction("x", "image/png");
+  packed.headers.emplace_back("content-encoding", "gzip");
+  EXPECT_EQ(code_of(ask(packed)), "415 unsupported_type");
+}
+
+TEST_F(ServiceTest, APictureMayBeTooLarge) {
+  start({.max_pixels = 15});
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "413 image_too_large");
+  EXPECT_THAT(message_of(post(picture(kRed), "image/png")), HasSubstr("4x4 are 16 pixels; the limit is 15"));
+  EXPECT_EQ(code_of(post(json_of({kRed, "bm8="}), "application/json")), "413 image_too_large") << "the first counts";
+  EXPECT_EQ(code_of(post(json_of({"bm8=", kRed}), "application/json")), "400 bad_image");
+  start({.decode_bytes = 48 + 48 + 48 - 1}, small_network());  // pixels, what resizing may take, the input's floats
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "413 image_too_large");
+  EXPECT_THAT(message_of(post(picture(kRed), "image/png")),
+              HasSubstr("144 bytes to decode and resize; the limit is 143"));
+}
+
+TEST_F(ServiceTest, MemoryForNoPictureAtAllIsFoundAtTheStart) {
+  start({.decode_bytes = kOne});
+  const std::string jpeg(  // 4 x 4, and then nothing
+      "\xff\xd8\xff\xc0\0\x0b\x08\0\4\0\4\1\1\x11\0\xff\xda\0\x08\1\1\0\0\x3f\0", 25);
+  EXPECT_EQ(code_of(post(jpeg, "image/jpeg")), "400 bad_image") << "is not too large";
+  EXPECT_THAT([&] { start({.decode_bytes = kOne - 1}); },
+              testing::ThrowsMessage<TooLittleMemory>(AllOf(HasSubstr("--decode-memory 559"), HasSubstr("560 bytes"))));
+}
+
+TEST_F(ServiceTest, PicturesAreDecodedInTurnWhenMemoryIsScarce) {
+  start({.decode_bytes = kOne});
+  std::string damaged = picture(kRed);
+  damaged[damaged.size() - 20] ^= 1;
+  std::vector<std::future<int>> answers;
+  for (int i = 0; i < 12; ++i)
+    answers.push_back(std::async(std::launch::async, [&, i] {
+      return i % 3 == 0 ? post(damaged, "image/png").status : post(picture(kGreen), "image/png").status;
+    }));
+  for (size_t i = 0; i < answers.size(); ++i) EXPECT_EQ(answers[i].get(), i % 3 == 0 ? 400 : 200) << i;
+  EXPECT_EQ(post(json_of({kRed, kGreen, kBlue}), "application/json").status, 200);
+}
+
+TEST_F(ServiceTest, WhatWaitsForTheEngineIsPartOfTheMemory) {
+  start({.max_batch = 1, .max_queue = 1, .decode_bytes = kOne + kTensor});
+  set_gate(false);
+  auto running = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").status; });
+  wait_entered(2);
+  auto waiting = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").status; });
+  const Deadline patience = Deadline::in(seconds(20));
+  while (get("/metrics").body.find("trireme_queue_depth 1") == std::string::npos && !patience.passed())
+    std::this_thread::yield();
+  // Their two tensors leave too little to decode a third picture. It waits for memory: else the queue would be full.
+  http::Request third = prediction(picture(kRed), "image/png");
+  third.arrived = Clock::now() - ServiceOptions().request_timeout + Millis(50);
+  EXPECT_EQ(code_of(service_->handle(third)), "504 timeout");
+  set_gate(true);
+  EXPECT_EQ(running.get(), 200);
+  EXPECT_EQ(waiting.get(), 200);
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200) << "the memory came back";
+}
+
+TEST_F(ServiceTest, ARequestOfMoreThanTheMemoryHoldsIsAnsweredInParts) {
+  start({.max_batch = 3, .decode_bytes = kOne + kTensor});  // for two
+  const http::Response response =
+      post(json_of({kRed, "bm8=", kGreen, kBlue, "bm8=", "bm8=", kRed, kGreen}), "application/json");
+  const Json predictions = Json::parse(response.body)["predictions"];
+  ASSERT_EQ(predictions.size(), 8U);
+  EXPECT_EQ(predictions[3]["label_names"][0], "blue");
+  EXPECT_TRUE(predictions[5].contains("error"));
+  EXPECT_EQ(predictions[7]["label_names"][0], "green");
+}
+
+TEST_F(ServiceTest, ScoresThatAreNotFiniteAreTheServersFaultAndHarmNoOther) {
+  start();
+  gate_->wild = true;
+  const http::Response alone = post(picture(kBlue), "image/png");
+  EXPECT_EQ(code_of(alone), "500 bad_scores");
+  EXPECT_THAT(message_of(alone), HasSubstr("class 2"));
+  EXPECT_EQ(code_of(post(json_of({"bm8=", kBlue}), "application/json")), "500 bad_scores");
+  const Json predictions = Json::parse(post(json_of({kRed, kBlue, kGreen}), "application/json").body)["predictions"];
+  EXPECT_EQ(predictions[0]["label_names"][0], "red");
+  EXPECT_TRUE(predictions[1].contains("error"));
+  EXPECT_EQ(predictions[2]["label_names"][0], "green");
+  EXPECT_THAT(get("/metrics").body,
+              AllOf(HasSubstr("trireme_failed_pictures_total 3\n"), HasSubstr("trireme_refused_pictures_total 1\n")));
+}
+
+TEST_F(ServiceTest, TopkIsGivenOnceAndMoreThanThereAreMeansAll) {
+  start();
+  const auto count = [&](const std::string& query) {
+    return Json::parse(post(picture(kRed), "image/png", query).body)["predictions"][0]["class_ids"].size();
+  };
+  EXPECT_EQ(count("topk=999999"), 3U);
+  EXPECT_EQ(count("a=b&topk=1"), 1U);
+  for (const char* query : {"topk=", "topk", "topk=abc", "topk=0", "topk=-1", "topk=99999999999"})
+    EXPECT_THAT(message_of(post(picture(kRed), "image/png", query)), HasSubstr("from 1 to 2147483647")) << query;
+  EXPECT_THAT(message_of(post(picture(kRed), "image/png", "topk=1&topk=2")), HasSubstr("given 2 times"));
+  const std::string body = Json{{"images", {kRed}}, {"topk", 1}}.dump();
+  EXPECT_EQ(code_of(post(body, "application/json", "topk=1")), "400 bad_topk");
+}
+
+TEST_F(ServiceTest, ADamagedPictureIsTheClientsFault) {
+  start();
+  std::string bytes = picture(kRed);
+  const size_t whole = bytes.size() - 4;  // the checksum of the end, which holds nothing, may be missing
+  for (size_t length = 0; length < whole; ++length)
+    EXPECT_EQ(post(bytes.substr(0, length), "image/png").status, 400) << length;
+  bytes[bytes.size() - 20] ^= 1;
+  EXPECT_EQ(code_of(post(bytes, "image/png")), "400 bad_image");
+}
+
+TEST_F(ServiceTest, PathsAndMethods) {
+  start();
+  EXPECT_THAT(message_of(get("/nowhere")),
+              AllOf(HasSubstr("/nowhere"), HasSubstr("/v1/predict"), HasSubstr("/metrics")));
+  EXPECT_EQ(get("/nowhere").status, 404);
+  const http::Response response = get("/v1/predict");
+  EXPECT_EQ(response.status, 405);
+  EXPECT_THAT(response.headers, testing::ElementsAre(testing::Pair("Allow", "POST")));
+  EXPECT_EQ(get("/healthz", "POST").headers.at(0).second, "GET, HEAD");
+  EXPECT_EQ(get("/metrics", "DELETE").status, 405);
+  EXPECT_EQ(get("/healthz", "HEAD").status, 200);
+}
+
+TEST_F(ServiceTest, HealthEndsWithTheDrain) {
+  start();
+  EXPECT_EQ(get("/healthz").status, 200);
+  http::Request late{.method = "GET", .path = "/healthz", .query = "", .headers = {}, .body = "", .late = true};
+  EXPECT_EQ(ask(late).status, 503);
+  late.method = "POST";
+  late.path = "/predict";
+  const http::Response response = ask(late);
+  EXPECT_EQ(code_of(response), "503 draining");
+  EXPECT_EQ(response.headers.at(0).first, "Retry-After");
+}
+
+TEST_F(ServiceTest, AModelMayHaveAnyName) {
+  std::string description = kDescription;
+  start({}, description.replace(description.find("Colours"), 7, "\"\xff\""));
+  EXPECT_THAT(get("/healthz").body, HasSubstr("\"model\":\"\xef\xbf\xbd\"")) << "U+FFFD";
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200);
+}
+
+TEST_F(ServiceTest, PicturesOfSeveralRequestsShareABatchAndKeepTheirAnswers) {
+  start({.max_batch = 3, .batch_wait = seconds(20)});
+  const char* colours[] = {kRed, kGreen, kBlue};
+  std::vector<std::string> alone;
+  for (const char* colour : colours) alone.push_back(post(picture(colour), "image/png").body);
+  set_gate(false);
+  std::vector<std::future<std::string>> together;
+  together.push_back(std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").body; }));
+  wait_entered(5);  // the first run at the start, three alone, and this one
+  for (const char* colour : colours)
+    together.push_back(std::async(std::launch::async, [&, colour] { return post(picture(colour), "image/png").body; }));
+  const Deadline deadline = Deadline::in(seconds(20));
+  while (get("/metrics").body.find("trireme_queue_depth 3") == std::string::npos && !deadline.passed())
+    std::this_thread::yield();
+  set_gate(true);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(together[i + 1].get(), alone[i]);
+  EXPECT_THAT(get("/metrics").body,
+              AllOf(HasSubstr("trireme_batch_size_bucket{le=\"2\"} 4\n"),
+                    HasSubstr("trireme_batch_size_bucket{le=\"4\"} 5\n"), HasSubstr("trireme_batch_size_sum 7\n")));
+}
+
+TEST_F(ServiceTest, AFullQueueAndALongWaitAreTold) {
+  start({.max_batch = 1, .max_queue = 1, .images_per_request = 1, .request_timeout = Millis(100)});
+  set_gate(false);
+  auto running = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png"); });
+  wait_entered(2);
+  auto waiting = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png"); });
+  http::Response response = post(picture(kRed), "image/png");
+  const Deadline deadline = Deadline::in(seconds(20));
+  EXPECT_EQ(code_of(running.get()), "504 timeout");
+  EXPECT_THAT((std::vector<std::string>{code_of(waiting.get()), code_of(response)}),
+              testing::UnorderedElementsAre("504 timeout", "503 overloaded"));
+  EXPECT_FALSE(deadline.passed());
+}
+
+TEST_F(ServiceTest, AnEngineThatFailsIsNotTheClientsFault) {
+  start();
+  {
+    std::lock_guard lock(gate_->mutex);
+    gate_->broken = true;
+  }
+  EXPECT_THROW(post(picture(kRed), "image/png"), UsageError) << "of which http::Server makes a 500";
+}
+
+TEST_F(ServiceTest, AModelThatCannotWorkIsFoundAtTheStart) {
+  gate_->broken = true;
+  EXPECT_THROW(start(), UsageError);
+}
+
+TEST_F(ServiceTest, AModelThatReadsNoPicturesIsFoundAtTheStart) {
+  std::string tensors_only = kDescription;
+  const size_t begin = tensors_only.find("PreProcess");
+  tensors_only.erase(begin, tensors_only.find("PostProcess") - begin);
+  try {
+    start({}, tensors_only);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("Colours"), HasSubstr("transform_ops")));
+  }
+}
+
+TEST_F(ServiceTest, HealthAndMetricsAreAnsweredWhileEveryWorkerWaits) {
+  start();
+  http::Server server(listen_tcp("127.0.0.1", 0), {.workers = 1, .max_waiting = 1, .is_quick = Service::is_quick},
+                      [this](http::Request& request) { return service_->handle(request); });
+  set_gate(false);
+  const std::string body = picture(kRed);
+  const std::string request =
+      fmt::format("POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: {}\r\n\r\n{}",
+                  body.size(), body);
+  http::TestClient first(server.port()), second(server.port()), probe(server.port());
+  first.send(request);
+  wait_entered(2);
+  EXPECT_THAT(probe.ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"), HasSubstr("200 OK"));
+  second.send(request);
+  const Deadline patience = Deadline::in(seconds(10));
+  while (server.counts().in_flight < 2 && !patience.passed()) std::this_thread::yield();
+  EXPECT_THAT(probe.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"), HasSubstr("trireme_in_flight 3"));
+  EXPECT_THAT(probe.ask(request), AllOf(HasSubstr("503"), HasSubstr("Retry-After: 1")));
+  set_gate(true);
+  EXPECT_THAT(first.answer(), HasSubstr("200 OK"));
+  EXPECT_THAT(second.answer(), HasSubstr("200 OK"));
+}
+
+}  // namespace
+}  // namespace trireme::serve

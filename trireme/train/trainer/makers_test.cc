@@ -1,0 +1,118 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "trireme/config/document.h"
+#include "trireme/core/error.h"
+#include "trireme/core/file.h"
+#include "trireme/core/net.h"
+#include "trireme/train/trainer/config_changes.h"
+#include "trireme/train/trainer/log_lines.h"
+#include "trireme/train/trainer/make_schedule.h"
+#include "trireme/train/trainer/output_lock.h"
+#include "trireme/train/trainer/turn.h"
+
+namespace trireme::trainer {
+namespace {
+
+using testing::HasSubstr;
+
+config::LearningRate rate(const std::string& text) {
+  const config::Node root = config::parse_document("Optimizer: {name: SGD, lr: " + text + "}", "f.yaml");
+  return config::read_optimizer(root.section("Optimizer")).lr;
+}
+
+TEST(MakeSchedule, ScalesAllRatesWithTheGlobalBatch) {
+  const auto lr = rate("{name: Piecewise, values: [0.1, 0.01], decay_epochs: [1], auto_scale: True}");
+  const auto schedule =
+      make_schedule(lr, {.epochs = 2, .steps_per_epoch = 5, .batch = {.assumed = 256, .actual = 128}});
+  EXPECT_DOUBLE_EQ(schedule(0), 0.05);
+  EXPECT_DOUBLE_EQ(schedule(5), 0.005);
+}
+
+TEST(MakeSchedule, TellsOfAnotherBatch) {
+  const auto lr = rate("{name: Cosine, learning_rate: 0.4, warmup_epoch: 1}");
+  EXPECT_EQ(batch_note(lr, {.assumed = 256, .actual = 256}), std::nullopt);
+  EXPECT_THAT(*batch_note(lr, {.assumed = 256, .actual = 64}),
+              testing::AllOf(HasSubstr("is 64"), HasSubstr("for 256"), HasSubstr("0.1"), HasSubstr("auto_scale=True")));
+  EXPECT_EQ(schedule_title(lr), "LinearWarmup");
+  EXPECT_EQ(assumed_ranks("AdamW"), 8);
+  EXPECT_EQ(assumed_ranks("Momentum"), 4);
+}
+
+TEST(MakeSchedule, ARateByOptionIsMeantAsItIs) {
+  const auto by_option = [](const std::string& option) {
+    const auto root = config::parse_document("Optimizer: {name: SGD, lr: {learning_rate: 0.1}}", "f.yaml", {option});
+    return batch_note(config::read_optimizer(root.section("Optimizer")).lr, {.assumed = 256, .actual = 64});
+  };
+  EXPECT_EQ(by_option("Optimizer.lr.learning_rate=0.4"), std::nullopt);
+  EXPECT_EQ(by_option("Optimizer.lr={learning_rate: 0.4}"), std::nullopt);
+  EXPECT_NE(by_option("Optimizer.lr.warmup_epoch=0"), std::nullopt);
+  EXPECT_NE(by_option("Optimizer.lr={learning_rate: 0.4, auto_scale: True}"), std::nullopt);
+}
+
+TEST(Turns, SharesOfAStepAddUpToOne) {
+  for (const int64_t first : {0, 3, 5, 7})  // resumed on other ranks, a run may begin within a group
+    for (const int64_t every : {1, 2, 4}) {
+      double sum = 0;
+      for (int64_t iter = first; iter < 10; ++iter) {
+        const Turn turn = turn_of(iter, {.every = every, .first = first, .iters = 10});
+        sum += turn.share;
+        if (!turn.last) continue;
+        EXPECT_DOUBLE_EQ(sum, 1) << "before iteration " << iter << " of " << first << ", every " << every;
+        sum = 0;
+      }
+      EXPECT_EQ(sum, 0) << "the last batch ends a step";
+    }
+}
+
+TEST(OutputLock, KeepsTheSecondOutUntilTheFirstIsGone) {
+  const TempDir dir;
+  const auto folder = dir.path() / "out" / "LeNet";
+  {
+    const OutputLock first(folder);
+    try {
+      const OutputLock second(folder);
+      ADD_FAILURE() << "both have it";
+    } catch (const UsageError& error) {
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(fmt::format("process {} on {}", ::getpid(), host_name())),
+                                               HasSubstr(folder.string()), HasSubstr("-o Global.output_dir=")));
+    }
+  }
+  const OutputLock third(folder);
+}
+
+TEST(ConfigChanges, TellsKeysAndBothValues) {
+  const std::string before = "Global: {epochs: 1, seed: 3, output_dir: a}\nLoss: [CELoss: {weight: 1.0}]\n";
+  const std::string now =
+      "Global: {epochs: 2, output_dir: b, device: cpu}\nLoss: [CELoss: {weight: 0.5}]\nEMA: {decay: 1}";
+  EXPECT_THAT(config_changes(before, now),
+              testing::ElementsAre("EMA.decay: nothing, now 1", "Global.seed: 3, now nothing",
+                                   "Loss.0.CELoss.weight: 1.0, now 0.5"));
+  EXPECT_THAT(config_changes(before, before), testing::IsEmpty());
+  EXPECT_THAT(config_changes("", now), testing::IsEmpty());
+  EXPECT_THAT(config_changes("{{{ of another program", now), testing::IsEmpty());
+}
+
+TEST(LogLines, TimesAndShape) {
+  EXPECT_EQ(eta_text(754.9), "0:12:34");
+  EXPECT_EQ(eta_text(86400 + 3661), "1 day, 1:01:01");
+  EXPECT_EQ(eta_text(3 * 86400), "3 days, 0:00:00");
+  Pace pace;
+  EXPECT_EQ(pace.batch_cost(), 0);
+  pace.read();
+  pace.done(64);
+  EXPECT_GE(pace.batch_cost(), pace.reader_cost());
+  EXPECT_EQ(eval_average_line({.epoch = 3}, {{"loss", 0.5}, {"top1", 0.25}}),
+            "[Eval][Epoch 3][Avg]loss: 0.50000, top1: 0.25000");
+  EXPECT_EQ(train_average_line({1, 2, 9, 10}, {{"loss", 0.5}}), "[Train][Epoch 1/2][Avg]loss: 0.50000");
+  EXPECT_EQ(train_average_line({1, 2, 9, 10, 4}, {{"loss", 0.5}}),
+            "[Train][Epoch 1/2][Avg of iterations 4-9]loss: 0.50000");
+  EXPECT_THAT(train_line({1, 120, 0, 20}, {"PiecewiseDecay", 0.1}, {{"top1", 0.5}}, Pace(), ", max_mem: 1 MB"),
+              testing::StartsWith("[Train][Epoch 1/120][Iter: 0/20]lr(PiecewiseDecay): 0.10000000, top1: 0.50000, "
+                                  "batch_cost: 0.00000s, reader_cost: 0.00000, ips: 0.00000 samples/s, eta: 0:00:00, "
+                                  "max_mem: 1 MB"));
+}
+
+}  // namespace
+}  // namespace trireme::trainer

@@ -1,0 +1,259 @@
+#include "trireme/train/trainer/network.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "trireme/config/document.h"
+#include "trireme/core/error.h"
+#include "trireme/models/models.h"
+#include "trireme/nn/distillation_losses.h"
+#include "trireme/nn/losses.h"
+#include "trireme/train/trainer/batches.h"
+#include "trireme/train/trainer/evaluator.h"
+#include "trireme/train/trainer/make_loss.h"
+#include "trireme/train/trainer/make_optimizer.h"
+#include "trireme/train/trainer/memory.h"
+#include "trireme/train/trainer/updater.h"
+
+namespace trireme::trainer {
+namespace {
+
+constexpr int64_t kClasses = 4;
+
+models::ClassifierPtr small_net() {
+  return models::create("PPLCNet_x0_25", {.class_num = kClasses});
+}
+
+std::vector<torch::Tensor> state(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> all;
+  for (const torch::Tensor& tensor : module.parameters()) all.push_back(tensor.detach().clone());
+  for (const torch::Tensor& tensor : module.buffers()) all.push_back(tensor.clone());
+  return all;
+}
+
+bool same(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const torch::Tensor& x, const torch::Tensor& y) { return x.equal(y); });
+}
+
+Losses losses(const std::string& text) {
+  const config::Node root = config::parse_document(text, "f.yaml");
+  const config::Arch arch = config::read_arch(root.section("Arch"));
+  return make_losses(config::read_losses(root.section("Loss"), arch).train, root);
+}
+
+constexpr const char* kArch =
+    "Arch: {name: DistillationModel, models: [Teacher: {name: LeNet}, Student: {name: LeNet}]}\n";
+
+// Nothing of a frozen teacher changes, its batch-norm statistics included, and it is no part of what is trained.
+TEST(Network, TeachersStayAsTheyAre) {
+  torch::manual_seed(1);
+  const auto teacher = small_net(), student = small_net();
+  const Network net({{"Teacher", teacher, true}, {"Student", student}}, "Student");
+  net.to(torch::kCPU);
+  net.set_training(true);
+  EXPECT_FALSE(teacher->is_training());
+  EXPECT_EQ(net.trained().get(), student.get());
+  const auto before = state(*teacher), student_before = state(*student);
+  const Losses dml =
+      losses(std::string(kArch) + "Loss: {Train: [DistillationDMLLoss: {model_name_pairs: [[Student, Teacher]]}]}");
+  EXPECT_FALSE(dml.need_labels());
+  torch::optim::SGD optimizer(net.trained()->parameters(), 0.1);
+  const Outputs outputs = net.forward(torch::randn({2, 3, 32, 32}));
+  EXPECT_FALSE(outputs.of("Teacher").requires_grad());
+  dml(outputs, {}).total.backward();
+  optimizer.step();
+  EXPECT_TRUE(same(state(*teacher), before));
+  EXPECT_FALSE(same(state(*student), student_before));
+  for (const torch::Tensor& parameter : teacher->parameters()) EXPECT_FALSE(parameter.grad().defined());
+}
+
+TEST(Network, NothingToTrain) {
+  EXPECT_THROW(Network({{"Teacher", small_net(), true}}, "Teacher"), UsageError);
+}
+
+TEST(Network, WeightsLieChannelsLast) {
+  const Network net({{"", small_net()}}, "");
+  net.to(torch::kCPU);
+  for (const torch::Tensor& weight : net.trained()->parameters()) {
+    EXPECT_TRUE(weight.requires_grad());
+    if (weight.dim() != 4) continue;
+    const torch::Tensor expected = torch::empty_like(weight, torch::MemoryFormat::ChannelsLast);
+    EXPECT_EQ(weight.strides(), expected.strides());
+  }
+}
+
+// Unlabelled samples come last; a loss of labels sees the first ones only, one of two models sees all.
+TEST(Losses, SeeTheSamplesTheyCanUse) {
+  const Losses both = losses(std::string(kArch) + R"(
+Loss:
+  Train:
+    - DistillationGTCELoss: {model_names: [Student], weight: 0.5}
+    - DistillationDistanceLoss: {model_name_pairs: [[Student, Teacher]], mode: l1}
+)");
+  EXPECT_TRUE(both.need_labels());
+  EXPECT_THAT(both.names(), testing::ElementsAre("DistillationGTCELoss", "DistillationDistanceLoss"));
+  Outputs outputs("Student");
+  const torch::Tensor s = torch::randn({6, kClasses}), t = torch::randn({6, kClasses});
+  outputs.add("Student", s);
+  outputs.add("Teacher", t);
+  const torch::Tensor target = torch::tensor({0, 3}, torch::kLong);
+  const Losses::Values values = both(outputs, {target, 2});
+  EXPECT_NEAR(values.each[0].item<double>(), 0.5 * nn::ce_loss(s.narrow(0, 0, 2), target).item<double>(), 1e-6);
+  EXPECT_NEAR(values.each[1].item<double>(), (s - t).abs().mean().item<double>(), 1e-6);
+  EXPECT_NEAR(values.total.item<double>(), (values.each[0] + values.each[1]).item<double>(), 1e-6);
+}
+
+TEST(Losses, DkdTakesTheTeachersChoiceForALabel) {
+  const auto one = [](const char* taught) {
+    return losses(std::string(kArch) + "Loss: {Train: [DistillationDKDLoss: {model_name_pairs: [[Student, Teacher]], " +
+                  "use_target_as_gt: " + taught + "}]}");
+  };
+  Outputs outputs("Student");
+  const torch::Tensor s = torch::randn({6, kClasses}), t = torch::randn({6, kClasses});
+  outputs.add("Student", s);
+  outputs.add("Teacher", t);
+  const torch::Tensor target = (t.argmax(1) + 1).remainder(kClasses);
+  EXPECT_FALSE(one("True").need_labels());
+  EXPECT_TRUE(one("False").need_labels());
+  EXPECT_TRUE(one("True")(outputs, {target, 6}).total.equal(nn::dkd_loss(s, t, t.argmax(1))));
+  EXPECT_TRUE(one("False")(outputs, {target, 6}).total.equal(nn::dkd_loss(s, t, target)));
+}
+
+TEST(Losses, RefuseWithThePlace) {
+  const auto refusal = [](const std::string& loss) -> std::string {
+    try {
+      losses(std::string(kArch) + "Loss:\n  Train:\n    - " + loss);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal("CELos: {weight: 1}"),
+              testing::AllOf(testing::HasSubstr("f.yaml:4"), testing::HasSubstr("did you mean 'CELoss'")));
+  EXPECT_THAT(refusal("DistillationDMLLoss: {weight: 1}"), testing::HasSubstr("model_name_pairs"));
+  EXPECT_THAT(refusal("CELoss: {epsilon: 2}"), testing::HasSubstr("epsilon"));
+}
+
+config::TrainConfig training(const std::string& arch, const std::string& optimizer) {
+  return config::parse("Global: {epochs: 1}\nArch: {name: " + arch + "}\nOptimizer: " + optimizer + "\n", "f.yaml");
+}
+
+TEST(MakeOptimizer, NormsDecayOnlyInResNetsAndWithAdamW) {
+  const std::string momentum = "{name: Momentum, lr: {learning_rate: 0.1}, regularizer: {name: L2, coeff: 0.5}}";
+  EXPECT_FALSE(no_decay(training("ResNet50", momentum)).norm);
+  EXPECT_TRUE(no_decay(training("PPLCNet_x1_0", momentum)).norm);
+  const std::string adamw =
+      "{name: AdamW, lr: {learning_rate: 0.1}, weight_decay: 0.05, no_weight_decay_name: norm bias}";
+  EXPECT_FALSE(no_decay(training("PPLCNet_x1_0", adamw)).norm);
+  EXPECT_THAT(no_decay(training("PPLCNet_x1_0", adamw)).names, testing::ElementsAre("norm", "bias"));
+}
+
+TEST(MakeOptimizer, DecaysAsTheFileSays) {
+  const auto config = training("LeNet", "{name: SGD, lr: {learning_rate: 0.1}, regularizer: {name: L2, coeff: 0.5}}");
+  const torch::Tensor decayed = torch::ones({2}, torch::requires_grad()),
+                      kept = torch::ones({2}, torch::requires_grad());
+  const auto optimizer = make_optimizer(config.optimizer, {{{decayed}, {}}, {{kept}, 0.0}});
+  (decayed.sum() * 0 + kept.sum() * 0).backward();
+  optimizer->step();
+  EXPECT_TRUE(decayed.allclose(torch::full({2}, 0.95)));
+  EXPECT_TRUE(kept.equal(torch::ones({2})));
+  EXPECT_THROW(make_optimizer(training("LeNet", "{name: Lamb, lr: {learning_rate: 0.1}}").optimizer, {}), UsageError);
+}
+
+TEST(MakeOptimizer, RmsPropTakesTheFilesNumbers) {
+  const auto config = training("LeNet", "{name: RMSProp, momentum: 0.9, rho: 0.8, lr: {learning_rate: 0.1}}");
+  const torch::Tensor weight = torch::ones({1}, torch::requires_grad());
+  const auto optimizer = make_optimizer(config.optimizer, {{{weight}, {}}});
+  const auto& options = static_cast<const torch::optim::RMSpropOptions&>(optimizer->param_groups()[0].options());
+  EXPECT_EQ(options.alpha(), 0.8);
+  EXPECT_EQ(options.momentum(), 0.9);
+  EXPECT_EQ(options.eps(), 1e-6);
+}
+
+TEST(Updater, L1PullsWeightsToZeroAndSparesNorms) {
+  const auto config =
+      training("PPLCNet_x0_25", "{name: SGD, lr: {learning_rate: 0.1}, regularizer: {name: L1, coeff: 0.5}}");
+  const auto model = small_net();
+  const Network net({{"", model}}, "");
+  Updater updater(config, net, Team(torch::kCPU));
+  const auto before = model->named_parameters();
+  std::map<std::string, torch::Tensor> old;
+  torch::Tensor nothing = torch::zeros({});
+  for (const auto& item : before) {
+    old[item.key()] = item.value().detach().clone();
+    nothing = nothing + item.value().sum() * 0;
+  }
+  updater.backward(nothing);
+  EXPECT_TRUE(updater.step(0.1));
+  for (const auto& item : before) {
+    const torch::Tensor& was = old[item.key()];
+    const bool norm = item.key().find("bn") != std::string::npos;
+    EXPECT_TRUE(item.value().allclose(norm ? was : was - 0.05 * was.sign())) << item.key();
+  }
+}
+
+TEST(Memory, WhatCannotBeIsToldBefore) {
+  const auto config = config::parse(R"(
+Global: {device: cpu, epochs: 1}
+Arch: {name: LeNet}
+DataLoader:
+  Eval:
+    dataset: {name: Synthetic, samples: 16000000}
+    sampler: {name: DistributedBatchSampler, batch_size: 16000000}
+)",
+                                    "f.yaml");
+  try {
+    require_memory(*config.eval, {.rows = 16000000, .sample_bytes = 602112});
+    ADD_FAILURE() << "this machine has 9 TB?";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("f.yaml:7: DataLoader.Eval.sampler.batch_size: "),
+                                             testing::HasSubstr("16000000 images"), testing::HasSubstr("8972.2 GiB")));
+  }
+  require_memory(*config.eval, {.rows = 64, .sample_bytes = 602112});
+}
+
+TEST(Memory, TorchsOwnWordsAreUnderstood) {
+  try {
+    torch::empty({int64_t{1} << 50});
+    ADD_FAILURE() << "this machine has 4 PB?";
+  } catch (const std::exception& error) {
+    EXPECT_TRUE(out_of_memory(error)) << error.what();
+  }
+  EXPECT_FALSE(out_of_memory(std::runtime_error("shapes differ")));
+}
+
+// Saved behind the last batch of a pass, with epochs that are longer than one: nothing is left of that pass.
+TEST(Batches, GoOnBehindTheLastBatchOfAPass) {
+  const auto config = config::parse(R"(
+Global: {device: cpu, epochs: 1, iter_per_epoch: 3, image_shape: [1, 28, 28]}
+Arch: {name: LeNet, class_num: 10}
+Loss: {Train: [CELoss: {weight: 1.0}]}
+Optimizer: {name: SGD, lr: {name: Constant, learning_rate: 0.1}}
+DataLoader:
+  Train:
+    dataset: {name: Synthetic, samples: 8}
+    sampler: {name: DistributedBatchSampler, batch_size: 4}
+    loader: {num_workers: 0}
+)",
+                                    "f.yaml");
+  Batches first(config, true, {}, torch::kCPU), second(config, true, {}, torch::kCPU);
+  first.start(0);
+  while (first.loader().state().consumed() < first.loader().state().samples) first.next();
+  second.loader().load_state(first.loader().state());
+  EXPECT_EQ(second.go_on(2), 2);
+  EXPECT_TRUE(second.next().target.equal(first.next().target));
+}
+
+TEST(Judged, WhatIsNotFiniteIsNeverBetter) {
+  for (const bool more : {true, false})
+    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
+      EXPECT_FALSE((Judged{"loss", value, more}).better_than(std::nullopt));
+      EXPECT_FALSE((Judged{"loss", value, more}).better_than(1));
+    }
+  EXPECT_TRUE((Judged{"loss", 0.5, false}).better_than(1));
+}
+
+}  // namespace
+}  // namespace trireme::trainer

@@ -1,0 +1,63 @@
+#include "trireme/train/trainer/ready_network.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+
+#include "trireme/parallel/sync_batch_norm.h"
+#include "trireme/train/trainer/make_model.h"
+#include "trireme/train/trainer/saver.h"
+#include "trireme/train/trainer/updater.h"
+
+namespace trireme::trainer {
+namespace {
+
+void seed(const config::TrainConfig& config, const Team& team) {
+  torch::manual_seed(static_cast<uint64_t>(config.global.seed + team.me().rank));
+}
+
+/// What PaddleClas can do and Trireme cannot is said before anything is made.
+void require_classification(const config::Global& global) {
+  if (global.use_multilabel) global.node.at("use_multilabel").fail("several labels a picture are not supported");
+  if (global.eval_mode != "classification")
+    global.node.at("eval_mode").fail("'{}' is not supported; only classification is", global.eval_mode);
+  if (!global.train_mode.empty() && global.train_mode != "classification")
+    global.node.at("train_mode").fail("'{}' is not supported; leave the key out", global.train_mode);
+}
+
+bool syncs_batch_norm(const config::Arch& arch) {
+  return arch.use_sync_bn || std::any_of(arch.models.begin(), arch.models.end(),
+                                         [](const auto& model) { return model.arch.use_sync_bn && !model.frozen; });
+}
+
+}  // namespace
+
+Network ready_to_train(const config::TrainConfig& config, Team& team, Beginning beginning) {
+  require_classification(config.global);
+  seed(config, team);
+  const bool named = !config.global.pretrained_model.empty();
+  Network net = make_network(config.arch, {.own_weights = named || beginning.own_weights});
+  if (named) load_weights(*net.trained(), config.global.pretrained_model, {.what = "Global.pretrained_model"});
+  net.to(team.device());
+  const Precision precision = precision_of(config.amp, team.device().type());
+  if (precision.low_weights) optim::lower_precision(*net.trained(), precision.dtype);
+  if (syncs_batch_norm(config.arch)) convert_sync_batch_norm(*net.trained(), team.group());
+  team.share(net.trained(), net.frozen());
+  return net;
+}
+
+Network ready_to_evaluate(const config::TrainConfig& config, const Team& team) {
+  require_classification(config.global);
+  const config::Global& global = config.global;
+  const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
+  if (weights.empty() && !config.arch.pretrained.wanted)
+    global.node.fail("which weights are to be evaluated? name them by -o Global.pretrained_model={}",
+                     (output_folder(config) / "best_model").string());
+  seed(config, team);
+  Network net = make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
+  if (!weights.empty()) load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
+  net.to(team.device());
+  return net;
+}
+
+}  // namespace trireme::trainer

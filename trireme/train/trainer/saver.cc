@@ -1,0 +1,176 @@
+#include "trireme/train/trainer/saver.h"
+
+#include <signal.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "trireme/config/number.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/text.h"
+#include "trireme/train/trainer/config_changes.h"
+
+namespace trireme::trainer {
+namespace {
+
+constexpr const char* kBest = "best_model";
+constexpr const char* kNone = "none";
+constexpr size_t kShownChanges = 10;
+constexpr size_t kShownCheckpoints = 10;
+
+double number(const std::string& text) {
+  const auto value = config::evaluate(text);
+  if (!value) throw UsageError("the checkpoint's manifest has '{}' where a number should be", text);
+  return *value;
+}
+
+ExtraState iteration(Standing& standing) {
+  return {"iter", [&standing] { return fmt::format("{}", standing.iter); },
+          [&standing](const std::string& text) { standing.iter = static_cast<int64_t>(number(text)); }};
+}
+
+std::string best_text(const std::optional<double>& best) {
+  return best && std::isfinite(*best) ? fmt::format("{}", *best) : kNone;
+}
+
+// What is not finite was the best of nothing.
+std::optional<double> parse_best(const std::string& text) {
+  if (text == kNone || text.ends_with("nan") || text.ends_with("inf")) return std::nullopt;
+  const double value = number(text);
+  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+ExtraState best(Standing& standing) {
+  return {"best", [&standing] { return best_text(standing.best); },
+          [&standing](const std::string& text) { standing.best = parse_best(text); }};
+}
+
+TrainingState state_of(const Trained& trained, Standing& standing) {
+  TrainingState state{.model = trained.updater.module(),
+                      .optimizer = trained.updater.optimizer(),
+                      .loader = trained.batches.loader(),
+                      .ema = trained.updater.ema(),
+                      .masters = trained.updater.masters(),
+                      .extra = {iteration(standing), best(standing), {"scaler", trained.updater.scaler()}}};
+  if (data::Loader* unlabelled = trained.batches.unlabelled_loader())
+    state.extra.emplace_back(
+        "unlabelled", [unlabelled] { return to_text(unlabelled->state()); },
+        [unlabelled](const std::string& text) { unlabelled->load_state(data::parse_sampler_state(text)); });
+  return state;
+}
+
+/// A checkpoint by its path: the folder it lies in, and its name.
+struct Named {
+  explicit Named(const std::filesystem::path& path) {
+    const std::filesystem::path whole = path.has_filename() ? path : path.parent_path();
+    folder = whole.has_parent_path() ? whole.parent_path() : ".";
+    name = whole.filename().string();
+  }
+  std::filesystem::path folder;
+  std::string name;
+};
+
+/// Newest first, best_model last: it may hold averaged weights.
+std::vector<io::Manifest> checkpoints_in(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return {};
+  std::vector<io::Manifest> found = io::CheckpointFolder(folder).list();
+  std::erase_if(found, [](const io::Manifest& one) { return one.name.ends_with(".previous"); });
+  std::stable_partition(found.begin(), found.end(), [](const io::Manifest& one) { return one.name != kBest; });
+  return found;
+}
+
+/// "latest (2 epochs done), epoch_1 (1 epoch done)"
+std::string checkpoints_text(const std::vector<io::Manifest>& found) {
+  std::vector<std::string> texts;
+  for (const io::Manifest& one : found)
+    texts.push_back(fmt::format("{} ({} epoch{} done)", one.name, one.epoch, one.epoch == 1 ? "" : "s"));
+  const size_t all = texts.size();
+  if (all > kShownCheckpoints) texts.resize(kShownCheckpoints);
+  if (all > kShownCheckpoints) texts.push_back(fmt::format("and {} more", all - kShownCheckpoints));
+  return join(texts, ", ");
+}
+
+/// Who names a folder of checkpoints, or one beside those that there are, is told what there is. `ours` is where this
+/// training saves.
+void require_checkpoint(const Named& named, const std::filesystem::path& ours) {
+  const std::filesystem::path path = (named.folder / named.name).lexically_normal();
+  std::error_code ignored;
+  if (std::filesystem::exists(path / "manifest.json", ignored)) return;
+  for (const std::filesystem::path& folder : {path, path / ours.filename(), named.folder}) {
+    const std::vector<io::Manifest> found = checkpoints_in(folder);
+    if (found.empty()) continue;
+    throw UsageError(
+        "{} is not a checkpoint; {} has {}. Name one of them: --resume {}, or --resume auto for the newest of {}",
+        path.string(), folder.string(), checkpoints_text(found), (folder / found[0].name).string(), ours.string());
+  }
+  throw UsageError(
+      "{} is not a checkpoint (it has no manifest.json), and there is none in it; begin anew without --resume, or take "
+      "--resume auto, which begins when there is none in {}",
+      path.string(), ours.string());
+}
+
+/// The text of the best value in `folder` when best_model is not of a later epoch; or kNone.
+std::string saved_best(const std::filesystem::path& folder, int64_t epoch) {
+  for (const io::Manifest& manifest : io::CheckpointFolder(folder).list()) {
+    const auto found = manifest.state.find("extra.best");
+    if (manifest.name == kBest && manifest.epoch <= epoch && found != manifest.state.end()) return found->second;
+  }
+  return kNone;
+}
+
+void warn_of_changes(const Restored& restored, const std::string& config) {
+  std::vector<std::string> changes = config_changes(restored.config, config);
+  if (changes.empty()) return;
+  const size_t all = changes.size();
+  if (all > kShownChanges) changes.resize(kShownChanges);
+  log_warning("{} was saved with another configuration: {}{}", restored.name, join(changes, "; "),
+              all > kShownChanges ? fmt::format(" and {} more", all - kShownChanges) : "");
+}
+
+}  // namespace
+
+std::filesystem::path output_folder(const config::TrainConfig& config) {
+  return std::filesystem::path(config.global.output_dir) / config.arch.name;
+}
+
+Saver::Saver(const config::TrainConfig& config, const Team& team)
+    : team_(team),
+      folder_(output_folder(config)),
+      config_(config.to_text()),
+      checkpoint_(folder_, team.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
+  checkpoint_.set_config(config_);
+}
+
+void Saver::save(const std::string& name, const Standing& standing, const Trained& trained) {
+  Standing now = standing;
+  checkpoint_.save_as(name, state_of(trained, now), standing);
+  log_info("saved {}", (folder_ / name).string());
+}
+
+// A checkpoint of an epoch is saved before its evaluation, which may have found the best so far.
+std::optional<double> Saver::best_until(const Standing& standing, const std::filesystem::path& folder) const {
+  std::string text;
+  team_.on_main([&] { text = saved_best(folder, standing.epoch); });
+  const std::optional<double> saved = parse_best(team_.from_main(text));
+  return saved ? saved : standing.best;
+}
+
+std::optional<Standing> Saver::restore(const std::string& from, const Trained& trained) {
+  Standing standing;
+  const TrainingState state = state_of(trained, standing);
+  const bool newest = from == "auto";
+  const Named named(from);
+  if (!newest) team_.on_main([&] { require_checkpoint(named, folder_); });
+  const Restored restored =
+      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, team_.group()).restore_from(named.name, state);
+  if (!restored) return std::nullopt;
+  if (team_.is_main()) warn_of_changes(restored, config_);
+  static_cast<Progress&>(standing) = restored;
+  standing.best = best_until(standing, newest ? folder_ : named.folder);
+  return standing;
+}
+
+}  // namespace trireme::trainer

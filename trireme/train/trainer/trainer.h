@@ -1,0 +1,87 @@
+// `trireme train -c CONFIG`: all parts of a configuration, put together and run.
+//
+//   config::TrainConfig config = config::load("ResNet50.yaml", {"Global.epochs=2"});
+//   Trainer(config, {.resume = "auto"}).train();
+//   Results results = evaluate(config);                               // `trireme eval`
+//
+// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Team only. Started
+// alone it trains alone; under `trireme launch` with all ranks. Errors are UsageErrors with file and line, thrown
+// before the first step where that is possible. For one thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "trireme/config/train_config.h"
+#include "trireme/io/format/events.h"
+#include "trireme/optim/schedules.h"
+#include "trireme/train/trainer/batches.h"
+#include "trireme/train/trainer/evaluator.h"
+#include "trireme/train/trainer/make_schedule.h"
+#include "trireme/train/trainer/output_lock.h"
+#include "trireme/train/trainer/saver.h"
+
+namespace trireme::trainer {
+
+struct TrainerOptions {
+  std::string resume;  ///< a checkpoint's folder, or "auto": the newest of output_dir. Empty: Global.checkpoints
+  int64_t file_batch_size = 0;  ///< per rank, as the file had it before overrides; 0: as the configuration has it
+  std::string resume_command = "--resume auto";  ///< what goes on with this training, for a message
+};
+
+class Trainer {
+ public:
+  explicit Trainer(config::TrainConfig config, const TrainerOptions& options = {});
+
+  /// All epochs that are not done yet. A SIGINT, SIGTERM or SIGUSR1 to any rank ends it after the step at hand, with a
+  /// checkpoint from which the next run goes on; a second SIGINT ends the process at once. An epoch is saved before it
+  /// is evaluated.
+  void train();
+  /// The signal, to whichever rank, that ended train() early; 0: none.
+  int stopped_by() const { return stopped_ ? saver_.signal() : 0; }
+
+ private:
+  void resume(const std::string& from);
+  void begin_epoch();
+  void train_epoch();
+  void take_step();
+  double rate_at(int64_t iter) const;
+  bool told_to_stop();
+  bool told_to_stop_after_epoch();
+  void tell_of_stop() const;
+  void look_for_bad_pictures();
+  void report(bool whole_epoch);
+  void evaluate();
+  void save();
+  void draw(const std::string& prefix, const Results& results);
+  [[noreturn]] void refuse(const Scores::BadLoss& bad) const;
+
+  int64_t steps_per_epoch() const;
+  std::string memory_text() const;
+
+  config::TrainConfig config_;
+  std::string resume_command_;
+  Team team_;
+  std::unique_ptr<OutputLock> lock_;  // of rank 0
+  Losses losses_;
+  Network net_;
+  Batches batches_;
+  std::vector<BadTotal> bad_;  // of each of its datasets
+  Updater updater_;
+  optim::Schedule schedule_;
+  Scores scores_;
+  std::unique_ptr<Evaluator> evaluator_;     // null: none during training
+  std::unique_ptr<io::EventWriter> curves_;  // null: none
+  Saver saver_;
+  Standing standing_;
+  bool stopped_ = false;  // before the end, at the wish of others
+  Place place_;
+  Pace pace_;
+  double lr_ = 0;
+};
+
+/// The metrics and losses of DataLoader.Eval, with the weights of Global.pretrained_model.
+Results evaluate(const config::TrainConfig& config);
+
+}  // namespace trireme::trainer
