@@ -39,6 +39,7 @@ bench: build  ## side by side with the peers
 	cmake --build build --target trireme_benches
 	bench/launch/launch_bench.py --write
 	bench/allreduce/allreduce_bench.py --write
+	bench/parameter_check/parameter_check_bench.py --write
 	bench/inference/inference_bench.py --write
 	bench/image/image_bench.py --write
 	bench/speedup/speedup_bench.py --write

@@ -46,6 +46,23 @@ class AllReduceBench(Case):
         self.assertEqual(list(self.bench.broken_promises(found)), [])
 
 
+class ParameterCheckBench(Case):
+    bench = load("bench/parameter_check/parameter_check_bench.py")
+
+    def broken(self, check):
+        return list(self.bench.broken_promises(self.bench.table(f"| Net | 1.0 | 10.00 | {check} | 3.0 |\n")))
+
+    def test_kept(self):
+        self.assertEqual(self.broken("0.500"), [])
+
+    def test_too_slow(self):
+        self.assertEqual(self.broken("1.500"), ["Net: the comparison takes 0.150 %; the promise is 0.1 %"])
+
+    def test_the_published_table_keeps_the_promise(self):
+        text = pages.page("docs/benchmarks.md").split("<!-- bench:parameter_check -->")[1]
+        self.assertEqual(list(self.bench.broken_promises(text)), [])
+
+
 class InferenceBench(Case):
     bench = load("bench/inference/inference_bench.py")
 

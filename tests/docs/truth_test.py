@@ -72,13 +72,24 @@ class Links(Case):
         for path in pages.all_pages():
             for name in re.findall(r"`((?:tests|setup|bench|trireme|cli|docs|examples)/[\w./-]+)`", path.read_text()):
                 self.assertTrue((pages.ROOT / name).exists(), f"{pages.name_of(path)}: {name}")
-        for row in pages.table_under(pages.page("docs/architecture.md"), "The way of a job")[1:]:
-            folder = ""
-            for name in re.findall(r"`([\w./]+\.cc)`", row[1]):
-                bases = ("", "trireme/", "trireme/launch/", folder)
-                found = [base for base in bases if (pages.ROOT / base / name).exists()]
-                self.assertTrue(found, f"docs/architecture.md: {name}")
-                folder = str(Path(found[0], name).parent) + "/"
+
+    def test_the_walks_name_files_that_exist(self):
+        page = pages.page("docs/architecture.md")
+        walks = re.findall(r"^## (Walk \d: .*)$", page, re.M)
+        self.assertEqual(len(walks), 5, walks)
+        for walk in walks:
+            for row in pages.table_under(page, walk)[1:]:
+                names = re.findall(r"`([\w./]+\.(?:cc|h))`", row[1])
+                self.assertTrue(names, f"{walk}: {row} names no file")
+                self.assert_files(walk, names)
+
+    def assert_files(self, walk, names):
+        """A name without a folder lies where the one before it lies."""
+        folder = ""
+        for name in names:
+            found = [base for base in ("", "trireme/", folder) if (pages.ROOT / base / name).exists()]
+            self.assertTrue(found, f"docs/architecture.md: {walk}: {name}")
+            folder = str(Path(found[0], name).parent) + "/"
 
 
 def own_options(words):

@@ -21,6 +21,7 @@ std::vector<Case> uneven_cases();
 std::vector<Case> graph_cases();
 std::vector<Case> hook_cases();
 std::vector<Case> batch_norm_cases();
+std::vector<Case> change_cases();
 /// These end the world or a process of it, so each is run alone.
 std::vector<Case> last_cases();
 

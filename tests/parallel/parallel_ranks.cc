@@ -87,7 +87,7 @@ std::vector<Case> joined(std::initializer_list<std::vector<Case>> lists) {
 
 int run_all(int count, char** names) {
   const std::vector<Case> usual =
-      joined({training_cases(), uneven_cases(), graph_cases(), hook_cases(), batch_norm_cases()});
+      joined({training_cases(), uneven_cases(), graph_cases(), hook_cases(), batch_norm_cases(), change_cases()});
   const std::vector<Case> known = joined({usual, last_cases()});
   const World world = init_parallel_env();
   if (count == 0)

@@ -20,10 +20,15 @@ CASES = sum(
     [],
 )
 BREAK_A_GROUP = {
+    "changed_on_one_rank",
     "create_graph",
     "hook_that_throws",
     "join_with_an_exception",
+    "layer_added_with_other_weights",
     "newly_used",
+    "no_sync_then_new_use",
+    "parameters_not_finite",
+    "parameters_that_differ",
     "shared_checkpoint",
     "shared_checkpoint_later",
     "unused_everywhere",

@@ -5,149 +5,133 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <torch/csrc/distributed/c10d/comm.hpp>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <unordered_set>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/group_state.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/parallel/backward_watch.h"
+#include "trireme/parallel/bucket_reducer.h"
 #include "trireme/parallel/checkpoint.h"
+#include "trireme/parallel/model_parameters.h"
+#include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/sync_batch_norm.h"
 
 namespace trireme {
 namespace {
 
-using torch::autograd::Node;
-
-constexpr size_t kMega = size_t{1} << 20;
-
-// Tells the Reducer about a backward in the middle of it, which its public face does not foresee.
-class ArmedReducer final : public c10d::Reducer {
- public:
-  template <typename... Args>
-  explicit ArmedReducer(Args&&... args) : Reducer(std::forward<Args>(args)...) {
-    has_rebuilt_bucket_ = true;  // the buckets come in the order of the gradients already
-  }
-
-  /// `unused` will get no gradient in this backward and count as zeros.
-  void arm(std::vector<size_t> unused) {
-    prepare_for_forward();
-    prepare_for_backward({});
-    unused_parameters_ = std::move(unused);
-  }
-};
-
-// Our hooks as the Reducer wants them. It waits for a future and then asks for the result; our Work is waited for when
-// it asks, on the thread that needs the result.
-class HookBridge final : public c10d::CommHookInterface {
- public:
-  HookBridge(GradientHook hook, Group group) : hook_(std::move(hook)), group_(std::move(group)) {}
-
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    const torch::NoGradGuard no_grad;
-    const size_t index = bucket.getIndex();
-    if (under_way_.size() <= index) under_way_.resize(index + 1);
-    under_way_[index].flat = bucket.getBuffer();
-    under_way_[index].work = hook_({static_cast<int>(index), bucket.getBuffer(), bucket.getGradients()}, group_);
-    auto future = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-    future->markCompleted(static_cast<int64_t>(index));
-    return future;
-  }
-
-  torch::Tensor parseHookResult(const c10::IValue& index) override {
-    const torch::NoGradGuard no_grad;
-    UnderWay& bucket = under_way_[static_cast<size_t>(index.toInt())];
-    bucket.work.wait();
-    return bucket.flat;
-  }
-
- private:
-  struct UnderWay {
-    torch::Tensor flat;
-    Work work;
-  };
-  GradientHook hook_;
-  Group group_;
-  std::vector<UnderWay> under_way_;
-};
-
-GradientHook hook_of(const DataParallelOptions& options) {
-  return compressed_gradients(options.gradient_compression, options.powersgd_rank);
-}
+constexpr size_t kBroadcastBytes = size_t{25} << 20;
 
 const DataParallelOptions& checked(const DataParallelOptions& options) {
   if (options.comm_buffer_size < 1 || options.last_comm_buffer_size < 1)
     throw UsageError(
         "DataParallel: comm_buffer_size = {} MB and last_comm_buffer_size = {} MB; both must be at least 1",
         options.comm_buffer_size, options.last_comm_buffer_size);
+  if (options.parameter_check_interval < 0)
+    throw UsageError("DataParallel: parameter_check_interval = {}; it must be 0 (never) or more",
+                     options.parameter_check_interval);
   return options;
 }
 
-struct Parameter {
-  std::string name;
-  torch::Tensor tensor;
-  std::shared_ptr<Node> accumulator;
-  uintptr_t hook = 0;
+// What each rank says at the beginning of a backward.
+class RollCall {
+ public:
+  explicit RollCall(const Group& group)
+      : group_(group), mine_(torch::zeros({2}, torch::kLong)), all_(torch::zeros({group.size(), 2}, torch::kLong)) {}
+
+  void begin(bool active, uint64_t fingerprint) {
+    mine_ = torch::tensor({int64_t{active ? 1 : 0}, static_cast<int64_t>(fingerprint)}, torch::kLong);
+    all_ = torch::zeros({group_.size(), 2}, torch::kLong);
+    work_ = all_gather_async(all_, mine_, group_);
+  }
+  void wait() { work_.wait(); }
+
+  /// After wait(): the ranks that take part in the backward, in rank order.
+  std::vector<int> active() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < group_.size(); ++rank)
+      if (said(rank, 0) != 0) ranks.push_back(rank);
+    return ranks;
+  }
+  /// After wait(): a rank whose model is not like this one's, or -1.
+  int with_another_model() const {
+    for (int rank = 0; rank < group_.size(); ++rank)
+      if (said(rank, 1) != said(group_.rank(), 1)) return rank;
+    return -1;
+  }
+
+ private:
+  int64_t said(int rank, int64_t what) const { return all_.data_ptr<int64_t>()[rank * 2 + what]; }
+
+  const Group group_;
+  torch::Tensor mine_;
+  torch::Tensor all_;
+  Work work_;
 };
 
-// Each trainable parameter once, however often it is registered.
-std::vector<Parameter> trainable_parameters(const torch::nn::Module& module) {
-  std::vector<Parameter> result;
-  std::unordered_set<const c10::TensorImpl*> seen;
-  for (const auto& item : module.named_parameters())
-    if (item.value().requires_grad() && seen.insert(item.value().unsafeGetTensorImpl()).second)
-      result.push_back({item.key(), item.value(), torch::autograd::impl::grad_accumulator(item.value())});
-  return result;
+// A hook on a parameter's gradient accumulator, removed with it.
+class GradientWatch {
+ public:
+  GradientWatch(std::shared_ptr<torch::autograd::Node> accumulator, std::function<void()> on_gradient)
+      : accumulator_(std::move(accumulator)) {
+    auto hook = [f = std::move(on_gradient)](const torch::autograd::variable_list& outputs,
+                                             const torch::autograd::variable_list&) { return f(), outputs; };
+    key_ = accumulator_->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(std::move(hook)));
+  }
+  ~GradientWatch() { accumulator_->del_post_hook(key_); }
+  GradientWatch(const GradientWatch&) = delete;
+  GradientWatch& operator=(const GradientWatch&) = delete;
+
+ private:
+  std::shared_ptr<torch::autograd::Node> accumulator_;
+  uintptr_t key_;
+};
+
+// At most ten, and how many more.
+std::string some_of(std::vector<std::string> names) {
+  const size_t shown = std::min<size_t>(names.size(), 10);
+  const std::string rest = names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "";
+  names.resize(shown);
+  return join(names, ", ") + rest;
 }
 
 }  // namespace
 
-class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
+class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public BackwardListener {
  public:
   Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options)
       : module_(std::move(module)),
         group_(group.new_group(everyone(group))),
         options_(checked(options)),
-        hook_(hook_of(options)) {
+        hook_(compressed_gradients(options.gradient_compression, options.powersgd_rank)),
+        parameters_(*module_),
+        roll_call_(group_) {
     require_same_model(*module_, group_);
-    parameters_ = trainable_parameters(*module_);
-    if (parameters_.empty())
+    if (parameters_.trainable().empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
     copy_state_from(0);
-    seen_.resize(parameters_.size());
   }
 
-  void watch_gradients() {
+  void start() {
     if (group_.size() == 1) return;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      auto on_gradient = [weak = weak_from_this(), i](const torch::autograd::variable_list& outputs,
-                                                      const torch::autograd::variable_list&) {
-        if (const auto self = weak.lock()) self->on_gradient(i);
-        return outputs;
-      };
-      parameters_[i].hook = parameters_[i].accumulator->add_post_hook(
-          std::make_unique<torch::autograd::utils::LambdaPostHook>(std::move(on_gradient)));
-    }
-  }
-
-  ~Impl() {
-    for (const Parameter& parameter : parameters_)
-      if (parameter.hook != 0) parameter.accumulator->del_post_hook(parameter.hook);
+    watch_gradients();
+    listen_to_backwards(shared_from_this());
   }
 
   void set_enabled(bool enabled) { enabled_ = enabled; }
   bool enabled() const { return enabled_; }
 
   void set_hook(GradientHook hook) {
-    if (learned_) throw UsageError("set_gradient_hook: after the first backward; set it right after construction");
+    if (backwards_ > 0)
+      throw UsageError("set_gradient_hook: after the first backward; set it right after construction");
     hook_ = std::move(hook);
+    own_hook_ = true;
   }
 
   int bucket_count() const { return static_cast<int>(buckets_.size()); }
@@ -162,11 +146,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     joining_ = true;
     try {
       train();
-      for (;;) {
-        const std::vector<int> active = exchange_activity(false);
-        if (active.empty()) break;
-        shadow_backward(active);
-      }
+      while (others_go_on()) shadow_backward();
       copy_state_from(last_active_);  // those who were in the last backward together have stepped alike
     } catch (...) {
       joining_ = false;
@@ -176,6 +156,18 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     joining_ = false;
   }
 
+  void before_backward() override {
+    const std::lock_guard lock(refresh_mutex_);
+    if (in_backward_ || parameters_.describe(*module_)) return;
+    ModelParameters now(*module_);
+    const bool alike = now.fingerprint() == parameters_.fingerprint();
+    last_change_ = now.first_change_since(parameters_);
+    parameters_ = std::move(now);
+    if (!alike) forget_what_was_learned();
+    watch_gradients();
+    if (learned_) make_reducer();  // other tensors under the same names: what was learned holds for them
+  }
+
  private:
   static std::vector<int> everyone(const Group& group) {
     std::vector<int> ranks(static_cast<size_t>(group.size()));
@@ -183,25 +175,55 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     return ranks;
   }
 
+  const std::vector<ModelParameter>& trainable() const { return parameters_.trainable(); }
+
+  void watch_gradients() {
+    watches_.clear();
+    seen_.assign(trainable().size(), 0);
+    carry_over_local_gradients();
+    for (size_t i = 0; i < trainable().size(); ++i) {
+      auto on_gradient = [weak = weak_from_this(), i] {
+        if (const auto self = weak.lock()) self->on_gradient(i);
+      };
+      watches_.push_back(std::make_unique<GradientWatch>(trainable()[i].accumulator, std::move(on_gradient)));
+    }
+  }
+
+  // Which parameters hold a local gradient is known by index; a change of the model gives them others.
+  void carry_over_local_gradients() {
+    local_.assign(trainable().size(), 0);
+    for (size_t i = 0; i < trainable().size(); ++i)
+      local_[i] = std::count(local_names_.begin(), local_names_.end(), trainable()[i].name) > 0;
+  }
+
+  void forget_what_was_learned() {
+    learned_ = false;
+    reducer_.reset();
+    buckets_.clear();
+    in_use_.clear();
+    if (!own_hook_) hook_ = compressed_gradients(options_.gradient_compression, options_.powersgd_rank);
+  }
+
   // --- one backward, in the order of events
 
   void on_gradient(size_t index) {
     if (!in_backward_) {
-      if (!enabled_) return;
+      if (!enabled_) return note_local_gradient(index);
       begin_backward();
     }
-    if (parameters_[index].tensor.grad().requires_grad())
+    if (trainable()[index].tensor.grad().requires_grad())
       fail(
           "backward(create_graph = true): averaged gradients have no graph; use torch::autograd::grad() for a gradient "
           "that goes into the loss, or no_sync()");
-    if (learned_ && place_[index] < 0 && !options_.find_unused_parameters) {
-      fail(
-          fmt::format("parameter {} gets a gradient now but got none in the first backward; if the model uses other "
-                      "parameters from step to step, set find_unused_parameters = true",
-                      parameters_[index].name));
-    }
+    if (learned_ && place_[index] < 0 && !options_.find_unused_parameters) fail_for_new_use({trainable()[index].name});
     if (seen_[index]++ == 0) order_.push_back(static_cast<int64_t>(index));
     if (learned_) refuse_repeated_gradient(index);  // the Reducer would, in its own words
+  }
+
+  void note_local_gradient(size_t index) {
+    if (local_[index] != 0) return;
+    local_[index] = 1;
+    local_names_.push_back(trainable()[index].name);
   }
 
   void begin_backward() {
@@ -214,11 +236,45 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     std::fill(seen_.begin(), seen_.end(), 0);
     order_.clear();
     at_end_of_backward([self = shared_from_this(), token = failure_token()] { self->end_backward(); });
-    active_ = joining_ ? exchange_activity(true) : everyone(group_);
-    if (!reducer_) return;
+    call_the_roll();
+    ++backwards_;
+    check_parameters();
+    if (!learned_) return;
     note_missing_gradients();
     unused_is_told_ = options_.find_unused_parameters && !backward_has_checkpoints();
     reducer_->arm(unused_is_told_ ? not_in_this_graph() : std::vector<size_t>());
+  }
+
+  // Who waits for the answer: a rank that learns, as it must not begin alone, and all while ranks may be absent. The
+  // others go on; if one of them differs, the rank that has changed ends their backward.
+  void call_the_roll() {
+    roll_call_.begin(/*active=*/true, known());
+    active_ = everyone(group_);
+    if (!joining_ && learned_) return;
+    roll_call_.wait();
+    active_ = roll_call_.active();
+    refuse_another_model();
+  }
+
+  // What must be equal on all ranks for a backward together.
+  uint64_t known() const { return parameters_.fingerprint() * 2 + (learned_ ? 1 : 0); }
+
+  // The rank whose model has changed says what has changed, and so ends the backward of the others.
+  void refuse_another_model() {
+    const int other = roll_call_.with_another_model();
+    if (other < 0) return;
+    if (last_change_.empty()) barrier(group_);
+    fail(fmt::format(
+        "{} on rank {} since it was wrapped, but not on rank {}; change the model in the same way on every rank",
+        last_change_, group_.rank(), other));
+  }
+
+  void check_parameters() {
+    const int interval = options_.parameter_check_interval;
+    const bool due = interval > 0 && backwards_ % interval == 0;
+    const bool changed = !learned_ && backwards_ > 1;  // new parameters must start equal
+    if (joining_ || !(due || changed)) return;
+    require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_));
   }
 
   // Held by the callback at the end of the backward. When it goes while the backward is still open, an exception has
@@ -248,40 +304,65 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
       finish_backward();
       return;
     }
-    if (options_.static_graph && !reducer_graph_known_) {
-      reducer_graph_known_ = true;
-      reducer_->delay_all_reduce();
-    } else if (!options_.find_unused_parameters) {
-      complain_about_missing();
-    } else if (!unused_is_told_) {
-      tell_unused();
-    }
+    complete_buckets();
     torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this(), token = failure_token()] {
       const torch::NoGradGuard quiet;
+      self->roll_call_.wait();
+      self->refuse_another_model();
       if (self->options_.find_unused_parameters) self->forget_gradients_nobody_has();
       self->finish_backward();
     });
+  }
+
+  // What no gradient has filled: local gradients of an earlier backward, and parameters that may be unused.
+  void complete_buckets() {
+    refuse_newly_used_local_gradients();
+    if (options_.static_graph && !reducer_graph_known_) {
+      reducer_graph_known_ = true;
+      reducer_->reduce_late();
+      return;
+    }
+    if (unused_is_told_) return;
+    std::vector<std::string> missing;
+    std::vector<size_t> ready;
+    for (size_t place = 0; place < in_use_.size(); ++place) {
+      const size_t index = in_use_[place];
+      if (seen_[index] != 0) continue;
+      if (local_[index] != 0 || options_.find_unused_parameters)
+        ready.push_back(place);
+      else
+        missing.push_back(trainable()[index].name);
+    }
+    if (!missing.empty())
+      fail(
+          fmt::format("no gradient in this backward for {}, which had one in the first; if the model uses other "
+                      "parameters from step to step, set find_unused_parameters = true",
+                      some_of(missing)));
+    for (const size_t place : ready) reducer_->mark_ready(place);
+  }
+
+  void refuse_newly_used_local_gradients() {
+    std::vector<std::string> names;
+    for (size_t i = 0; i < trainable().size(); ++i)
+      if (local_[i] != 0 && place_[i] < 0) names.push_back(trainable()[i].name);
+    if (!names.empty()) fail_for_new_use(names);
   }
 
   void finish_backward() {
     if (options_.broadcast_buffers && !module_->buffers().empty())
       broadcast_tensors(module_->buffers(), active_.front());
     last_active_ = active_.front();
+    std::fill(local_.begin(), local_.end(), 0);
+    local_names_.clear();
+    last_change_.clear();
     in_backward_ = false;
   }
 
-  void complain_about_missing() {
-    std::vector<std::string> missing;
-    for (const size_t index : in_use_)
-      if (seen_[index] == 0) missing.push_back(parameters_[index].name);
-    if (missing.empty()) return;
-    const size_t shown = std::min<size_t>(missing.size(), 10);
-    const std::string rest = missing.size() > shown ? fmt::format(" and {} more", missing.size() - shown) : "";
-    missing.resize(shown);
+  [[noreturn]] void fail_for_new_use(const std::vector<std::string>& names) {
     fail(
-        fmt::format("no gradient in this backward for {}{}, which had one in the first; if the model uses other "
+        fmt::format("parameter {} gets a gradient now but got none in the first backward; if the model uses other "
                     "parameters from step to step, set find_unused_parameters = true",
-                    trireme::join(missing, ", "), rest));
+                    some_of(names)));
   }
 
   [[noreturn]] void fail(const std::string& reason) {
@@ -293,24 +374,24 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
 
   std::vector<uint8_t> used_here() const {
     std::vector<uint8_t> used;
-    for (const int count : seen_) used.push_back(count > 0);
+    for (size_t i = 0; i < seen_.size(); ++i) used.push_back(seen_[i] > 0 || local_[i] != 0);
     return used;
   }
 
   // Called by every rank at the same place, with its own order and use; those of an absent rank (join) are empty.
   void learn(const std::vector<int64_t>& order, const std::vector<uint8_t>& used) {
     refuse_sparse_gradients();
-    for (size_t i = 0; i < parameters_.size(); ++i) refuse_repeated_gradient(i);
+    for (size_t i = 0; i < trainable().size(); ++i) refuse_repeated_gradient(i);
     agree_on_use(order, used);
-    make_buckets();
+    buckets_ = make_buckets(tensors_in_use(), options_);
     for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) reduce_bucket(bucket);
     make_reducer();
     learned_ = true;
-    say_hello();
+    log_buckets();
   }
 
   void refuse_sparse_gradients() {
-    for (const Parameter& parameter : parameters_)
+    for (const ModelParameter& parameter : trainable())
       if (parameter.tensor.grad().defined() && parameter.tensor.grad().is_sparse())
         fail(
             fmt::format("parameter {} has a sparse gradient; DataParallel averages dense ones: make the embedding with "
@@ -323,18 +404,18 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
       fail(
           fmt::format("parameter {} got its gradient {} times in one backward (a shared part inside gradient "
                       "checkpoints?); set static_graph = true",
-                      parameters_[index].name, seen_[index]));
+                      trainable()[index].name, seen_[index]));
   }
 
   // In use is what any rank has used. The order is that of the first active rank, then what only others use.
   void agree_on_use(const std::vector<int64_t>& order, const std::vector<uint8_t>& used) {
     const torch::Tensor map = torch::tensor(std::vector<int64_t>(used.begin(), used.end()), torch::kLong);
     all_reduce(map, ReduceOp::max, group_);
-    std::vector<int64_t> agreed(parameters_.size(), -1);
+    std::vector<int64_t> agreed(trainable().size(), -1);
     std::copy(order.begin(), order.end(), agreed.begin());
     const torch::Tensor first = torch::tensor(agreed, torch::kLong);
     broadcast(first, active_.front(), group_);
-    place_.assign(parameters_.size(), -1);
+    place_.assign(trainable().size(), -1);
     in_use_.clear();
     const auto take = [&](size_t index) {
       if (place_[index] >= 0) return;
@@ -343,41 +424,31 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     };
     for (int64_t i = 0; i < first.numel() && first[i].item<int64_t>() >= 0; ++i)
       take(static_cast<size_t>(first[i].item<int64_t>()));
-    for (size_t i = 0; i < parameters_.size(); ++i)
+    for (size_t i = 0; i < trainable().size(); ++i)
       if (map[static_cast<int64_t>(i)].item<int64_t>() != 0) take(i);
     // What is unused now may be used later when it may change.
     if (options_.find_unused_parameters)
-      for (size_t i = 0; i < parameters_.size(); ++i) take(i);
+      for (size_t i = 0; i < trainable().size(); ++i) take(i);
     globally_used_.assign(map.data_ptr<int64_t>(), map.data_ptr<int64_t>() + map.numel());
   }
 
   std::vector<torch::Tensor> tensors_in_use() const {
     std::vector<torch::Tensor> tensors;
-    for (const size_t index : in_use_) tensors.push_back(parameters_[index].tensor);
+    for (const size_t index : in_use_) tensors.push_back(trainable()[index].tensor);
     return tensors;
-  }
-
-  void make_buckets() {
-    std::vector<int64_t> places(in_use_.size());
-    std::iota(places.begin(), places.end(), 0);
-    std::tie(buckets_, std::ignore) =
-        c10d::compute_bucket_assignment_by_size(tensors_in_use(),
-                                                {kMega * static_cast<size_t>(options_.last_comm_buffer_size),
-                                                 kMega * static_cast<size_t>(options_.comm_buffer_size)},
-                                                {}, places);
   }
 
   // Averages one bucket of the first backward, without overlap.
   void reduce_bucket(size_t number) {
     const std::vector<size_t>& bucket = buckets_[number];
-    const torch::Tensor& example = parameters_[in_use_[bucket[0]]].tensor;
+    const torch::Tensor& example = trainable()[in_use_[bucket[0]]].tensor;
     int64_t total = 0;
-    for (const size_t place : bucket) total += parameters_[in_use_[place]].tensor.numel();
+    for (const size_t place : bucket) total += trainable()[in_use_[place]].tensor.numel();
     const torch::Tensor flat = torch::zeros({total}, example.options().requires_grad(false));
     std::vector<torch::Tensor> views;
     int64_t begin = 0;
     for (const size_t place : bucket) {
-      const torch::Tensor& parameter = parameters_[in_use_[place]].tensor;
+      const torch::Tensor& parameter = trainable()[in_use_[place]].tensor;
       views.push_back(flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
       if (parameter.grad().defined()) views.back().copy_(parameter.grad());
       begin += parameter.numel();
@@ -385,7 +456,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     hook_({static_cast<int>(number), flat, views}, group_).wait();
     for (size_t i = 0; i < bucket.size(); ++i) {
       const size_t index = in_use_[bucket[i]];
-      torch::Tensor parameter = parameters_[index].tensor;
+      torch::Tensor parameter = trainable()[index].tensor;
       if (globally_used_[index] == 0) continue;
       if (parameter.grad().defined())
         parameter.mutable_grad().copy_(views[i]);
@@ -395,25 +466,19 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   void make_reducer() {
-    std::unordered_map<size_t, std::string> names;
-    for (size_t place = 0; place < in_use_.size(); ++place) names[place] = parameters_[in_use_[place]].name;
-    reducer_ = std::make_unique<ArmedReducer>(
-        tensors_in_use(), buckets_, group_.state().process_group, std::vector<bool>(in_use_.size(), false),
-        static_cast<int64_t>(kMega) * options_.comm_buffer_size, /*find_unused_parameters=*/false,
-        /*gradient_as_bucket_view=*/false,  // else the optimizers' zero_grad() throws
-        names, static_cast<int64_t>(kMega) * options_.last_comm_buffer_size,
-        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false, std::vector<int64_t>());
-    if (options_.static_graph) reducer_->set_static_graph();
-    reducer_->register_comm_hook(std::make_unique<HookBridge>(hook_, group_));
+    std::vector<std::string> names;
+    for (const size_t index : in_use_) names.push_back(trainable()[index].name);
+    reducer_ = std::make_unique<BucketReducer>(tensors_in_use(), names, buckets_, group_, hook_, options_);
+    reducer_graph_known_ = false;
   }
 
-  void say_hello() const {
+  void log_buckets() const {
     if (group_.rank() != 0) return;
     int64_t bytes = 0;
     for (const torch::Tensor& tensor : tensors_in_use()) bytes += static_cast<int64_t>(tensor.nbytes());
     log_info("data parallel: {} gradient tensors ({:.1f} MB) fused into {} bucket{}, averaged over {} ranks by {}",
              in_use_.size(), static_cast<double>(bytes) / 1e6, buckets_.size(), buckets_.size() == 1 ? "" : "s",
-             group_.size(), parameters_[0].tensor.is_cuda() ? group_.cuda_backend() : group_.backend());
+             group_.size(), trainable()[0].tensor.is_cuda() ? group_.cuda_backend() : group_.backend());
   }
 
   // --- unused parameters
@@ -424,14 +489,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
     std::vector<size_t> places;
     for (size_t place = 0; place < in_use_.size(); ++place)
-      if (!nodes->contains(parameters_[in_use_[place]].accumulator.get())) places.push_back(place);
+      if (!nodes->contains(trainable()[in_use_[place]].accumulator.get())) places.push_back(place);
     return places;
-  }
-
-  // Later than by arm(): when the graph has not shown what will be reached.
-  void tell_unused() {
-    for (size_t place = 0; place < in_use_.size(); ++place)
-      if (seen_[in_use_[place]] == 0) reducer_->autograd_hook(place);
   }
 
   // The Reducer gives an average of zeros to a parameter that no rank has used. An optimizer would take that for a
@@ -441,41 +500,37 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     const torch::Tensor map = torch::tensor(std::vector<int64_t>(used.begin(), used.end()), torch::kLong);
     all_reduce(map, ReduceOp::max, group_);
     const int64_t* anyone = map.data_ptr<int64_t>();
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      if (anyone[i] == 0 && had_no_gradient_[i]) parameters_[i].tensor.mutable_grad().reset();
+    for (size_t i = 0; i < trainable().size(); ++i)
+      if (anyone[i] == 0 && had_no_gradient_[i]) trainable()[i].tensor.mutable_grad().reset();
   }
 
   void note_missing_gradients() {
     had_no_gradient_.clear();
-    for (size_t i = 0; i < parameters_.size(); ++i)
-      had_no_gradient_.push_back(seen_[i] == 0 && !parameters_[i].tensor.grad().defined());
+    for (size_t i = 0; i < trainable().size(); ++i)
+      had_no_gradient_.push_back(seen_[i] == 0 && !trainable()[i].tensor.grad().defined());
   }
 
   // --- ranks that have run out of data
 
-  // Who is in the coming backward, in rank order; called by all ranks, in a backward or instead of one.
-  std::vector<int> exchange_activity(bool active) {
-    const torch::Tensor mine = torch::tensor({active ? 1 : 0}, torch::kByte);
-    const torch::Tensor all = torch::empty({group_.size()}, torch::kByte);
-    all_gather(all, mine, group_);
-    std::vector<int> ranks;
-    for (int rank = 0; rank < group_.size(); ++rank)
-      if (all[rank].item<uint8_t>() != 0) ranks.push_back(rank);
-    return ranks;
+  // Called between backwards, by a rank that has left `train`: whether others have begun one.
+  bool others_go_on() {
+    roll_call_.begin(/*active=*/false, known());
+    roll_call_.wait();
+    active_ = roll_call_.active();
+    return !active_.empty();
   }
 
   // The collectives of one backward of the others, with nothing to give.
-  void shadow_backward(const std::vector<int>& active) {
+  void shadow_backward() {
     const torch::NoGradGuard no_grad;
-    active_ = active;
+    refuse_another_model();
+    ++backwards_;
     std::fill(seen_.begin(), seen_.end(), 0);
     if (!learned_) {
-      for (const Parameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+      for (const ModelParameter& parameter : trainable()) parameter.tensor.mutable_grad().reset();
       learn({}, used_here());
     } else {
-      HookBridge bridge(hook_, group_);
-      for (c10d::GradBucket& bucket : reducer_->get_grad_buckets(/*return_zero_tensors=*/true))
-        bridge.parseHookResult(bridge.runHook(bucket)->value());
+      reducer_->reduce_zeros();
       note_missing_gradients();
       if (options_.find_unused_parameters) forget_gradients_nobody_has();
     }
@@ -495,39 +550,48 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl> {
     const torch::NoGradGuard no_grad;
     std::vector<torch::Tensor> detached;
     for (const torch::Tensor& tensor : tensors) detached.push_back(tensor.detach());
-    c10d::broadcast_coalesced(group_.state().process_group, detached, 25 * kMega, root);
+    c10d::broadcast_coalesced(group_.state().process_group, detached, kBroadcastBytes, root);
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
   const Group group_;
   const DataParallelOptions options_;
   GradientHook hook_;
-  std::vector<Parameter> parameters_;
+  bool own_hook_ = false;  // hook_ is the user's
   std::atomic<bool> enabled_ = true;
   bool joining_ = false;
 
-  bool in_backward_ = false;
-  bool broken_ = false;                // a backward has not come to its end
-  std::vector<int> seen_;              // how often each parameter has got its gradient in this backward
-  std::vector<int64_t> order_;         // in which they have come
-  std::vector<int> active_;            // who takes part
-  int last_active_ = 0;                // the first of those who took part in the last backward
-  bool unused_is_told_ = false;        // the Reducer knows what this backward will not reach
-  std::vector<bool> had_no_gradient_;  // when this backward began
+  std::mutex refresh_mutex_;  // two threads may begin backwards of two models
+  ModelParameters parameters_;
+  std::vector<std::unique_ptr<GradientWatch>> watches_;  // one for each trainable parameter
+  std::string last_change_;                              // of the model, until a backward has ended
+
+  RollCall roll_call_;
+  std::atomic<bool> in_backward_ = false;
+  bool broken_ = false;                   // a backward has not come to its end
+  int64_t backwards_ = 0;                 // averaged ones
+  std::vector<int> seen_;                 // how often each parameter has got its gradient in this backward
+  std::vector<uint8_t> local_;            // whether it holds a gradient of a backward under no_sync
+  std::vector<std::string> local_names_;  // the same by name, which survives a change of the model
+  std::vector<int64_t> order_;            // in which the gradients have come
+  std::vector<int> active_;               // the ranks that take part
+  int last_active_ = 0;                   // the first of those that took part in the last backward
+  bool unused_is_told_ = false;           // the Reducer knows what this backward will not reach
+  std::vector<bool> had_no_gradient_;     // when this backward began
 
   bool learned_ = false;
-  std::vector<size_t> in_use_;                // parameters in the order of the buckets: place -> parameter
-  std::vector<int> place_;                    // parameter -> place, -1 when not in use
-  std::vector<int64_t> globally_used_;        // parameters that some rank has used in the first backward
-  std::vector<std::vector<size_t>> buckets_;  // places
-  std::unique_ptr<ArmedReducer> reducer_;
+  std::vector<size_t> in_use_;          // parameters in the order of the buckets: place -> parameter
+  std::vector<int> place_;              // parameter -> place, -1 when not in use
+  std::vector<int64_t> globally_used_;  // parameters that some rank has used in the learning backward
+  Buckets buckets_;
+  std::unique_ptr<BucketReducer> reducer_;
   bool reducer_graph_known_ = false;
 };
 
 GradientSync::GradientSync(std::shared_ptr<torch::nn::Module> module, const Group& group,
                            const DataParallelOptions& options)
     : impl_(std::make_shared<Impl>(std::move(module), group, options)) {
-  impl_->watch_gradients();
+  impl_->start();
 }
 GradientSync::~GradientSync() = default;
 

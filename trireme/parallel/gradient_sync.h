@@ -2,13 +2,19 @@
 //
 // Words
 //   backward    one call of backward() that gives some of the model's parameters their gradients.
-//   learning    the first backward. It runs without overlap; at its end the ranks agree on which parameters get
-//               gradients and in which order, and buckets are made of them in that order.
+//   learning    the first backward, and the first one after the model has changed. It runs without overlap; at its end
+//               the ranks agree on which parameters get gradients and in which order, and make buckets in that order.
 //   arming      telling c10d::Reducer that a backward has begun. libtorch has no forward hooks and the Reducer reduces
-//               only when armed, so the first gradient of each backward arms it: however the model was called, no
-//               backward passes by unaveraged.
-//   end         when the last gradient of a backward is there: the engine's own callback. What the Reducer has not
+//               only when armed, so the first gradient of each backward arms it.
+//   end         the engine's own callback, when the last gradient of a backward is there. What the Reducer has not
 //               finished by then can never be finished: a parameter that was in use has got no gradient.
+//   local       a gradient that came under no_sync and has not been averaged yet.
+//
+// No backward is left out
+//   Hooks are tied to gradient accumulators, and a parameter may get another one, or be new. So the model's tree is
+//   compared with what is known before every backward (backward_watch.h, a few microseconds); if it has changed, the
+//   hooks move and this backward learns. Each backward begins with a message of 16 bytes that tells the ranks what the
+//   others know of their models: when the model of one rank alone has changed, that is an error on every rank.
 //
 // Everything that travels uses a group of its own, so that collectives of the user (or of SyncBatchNorm) inside a
 // backward cannot get between two buckets in different places on different ranks.
@@ -34,6 +40,9 @@ struct DataParallelOptions {
   bool static_graph = false;            ///< a parameter may get its gradient several times in one backward
   GradientCompression gradient_compression = GradientCompression::none;
   int powersgd_rank = 4;
+  /// Every so many averaged backwards the ranks compare checksums of their parameters; 0: never. A parameter that
+  /// differs or is not finite is a UsageError on every rank.
+  int parameter_check_interval = 100;
 };
 
 /// Thread rule: one backward at a time.

@@ -10,10 +10,7 @@ namespace trireme {
 namespace {
 
 std::string describe(const char* kind, const std::string& name, const torch::Tensor& tensor) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : tensor.sizes()) sizes.push_back(std::to_string(size));
-  return fmt::format("{} {} {}[{}]{}", kind, name, c10::str(tensor.scalar_type()), join(sizes, ", "),
-                     tensor.requires_grad() ? "" : " without gradient");
+  return fmt::format("{} {} {}", kind, name, describe_tensor(tensor));
 }
 
 // "" when they agree.
@@ -29,6 +26,13 @@ std::string first_difference(const std::vector<std::string>& theirs, const std::
 }
 
 }  // namespace
+
+std::string describe_tensor(const torch::Tensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : tensor.sizes()) sizes.push_back(std::to_string(size));
+  return fmt::format("{}[{}]{}", c10::str(tensor.scalar_type()), join(sizes, ", "),
+                     tensor.requires_grad() ? "" : " without gradient");
+}
 
 std::vector<std::string> describe_model(const torch::nn::Module& module) {
   std::vector<std::string> lines;

@@ -10,6 +10,9 @@
 
 namespace trireme {
 
+/// "float[10, 5]", and whether it requires no gradient.
+std::string describe_tensor(const torch::Tensor& tensor);
+
 /// One line for each parameter and buffer: "parameter fc.weight float[10, 5]".
 std::vector<std::string> describe_model(const torch::nn::Module& module);
 

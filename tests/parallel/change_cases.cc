@@ -1,0 +1,251 @@
+// Models that change after they were wrapped: every backward is averaged, or throws on every rank.
+#include <limits>
+#include <sstream>
+
+#include "cases.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr int kBatch = 8;
+
+struct Layers : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor y = torch::tanh(first(x));
+    if (extra) y = torch::tanh(extra(y));
+    return last(y);
+  }
+  void add_layer(uint64_t seed) {
+    torch::manual_seed(seed);
+    extra = register_module("extra", torch::nn::Linear(5, 5));
+    extra->to(first->weight.scalar_type());
+  }
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(6, 5));
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(5, 2));
+  torch::nn::Linear extra{nullptr};
+};
+
+using Change = std::function<void(Layers&)>;
+
+void train(Layers& net, const torch::Tensor& x) {
+  torch::optim::SGD optimizer(net.parameters(), 0.1);
+  net.forward(x.to(net.first->weight.scalar_type())).square().mean().backward();
+  optimizer.step();
+  optimizer.zero_grad();
+}
+
+// Trains a wrapped and a plain copy; the change comes before the third step. The wrapper itself is not touched after
+// it was made.
+void compare(
+    const World& world, const char* what, const Change& change, DataParallelOptions options = {},
+    const Change& before = [](Layers&) {}) {
+  for (const int steps_before : {0, 2}) {
+    auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+    before(*wrapped), before(*alone);
+    const DataParallel model(wrapped, world, options);
+    for (int step = 0; step < 5; ++step) {
+      if (step == steps_before) change(*wrapped), change(*alone);
+      const torch::Tensor x = numbers({kBatch, 6}, step);
+      train(*wrapped, share(x, world));
+      train(*alone, x);
+    }
+    const double tolerance = alone->first->weight.scalar_type() == torch::kBFloat16 ? 0.05 : 1e-5;
+    require_near(flat(*wrapped), flat(*alone), tolerance, what);
+    require_equal_everywhere(flat(*wrapped), what);
+  }
+}
+
+void loaded_later(const World& world) {
+  compare(world, "torch::load", [](Layers& net) {
+    std::stringstream file;
+    torch::save(seeded<Layers>(), file);
+    auto pointer = std::static_pointer_cast<Layers>(net.shared_from_this());
+    torch::load(pointer, file);
+  });
+}
+
+void to_another_type(const World& world) {
+  for (const auto type : {torch::kDouble, torch::kBFloat16})
+    compare(world, "to(dtype)", [type](Layers& net) { net.to(type); });
+}
+
+void layer_added(const World& world) {
+  compare(world, "a layer added", [](Layers& net) { net.add_layer(3); });
+}
+
+void layer_added_with_other_weights(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Layers>(), world);
+  train(*model.module(), torch::ones({2, 6}));
+  model->add_layer(static_cast<uint64_t>(world.rank()));
+  require_error(
+      [&] {
+        train(*model.module(), torch::ones({2, 6}));
+      },
+      "UsageError", {"parameter extra.weight of rank 1 differs", "rank 0", "every rank"});
+}
+
+void set_trainable(Layers& net, bool trainable) {
+  for (const torch::Tensor& parameter : net.first->parameters()) parameter.set_requires_grad(trainable);
+}
+
+// Train the head, then all of it; and the other way round.
+void unfrozen_later(const World& world) {
+  const Change freeze = [](Layers& net) { set_trainable(net, false); };
+  const Change unfreeze = [](Layers& net) { set_trainable(net, true); };
+  for (const bool unused : {false, true}) {
+    compare(world, "unfrozen", unfreeze, {.find_unused_parameters = unused}, freeze);
+    compare(world, "frozen later", freeze, {.find_unused_parameters = unused});
+  }
+}
+
+void parameter_replaced(const World& world) {
+  compare(world, "a weight replaced", [](Layers& net) {
+    net.unregister_module("last");
+    torch::manual_seed(5);
+    net.last = net.register_module("last", torch::nn::Linear(5, 2));
+  });
+}
+
+// New tensors under the old names, on one rank only: nothing that the ranks would have to agree on.
+void replaced_on_one_rank(const World& world) {
+  auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+  const DataParallel model(wrapped, world);
+  for (int step = 0; step < 4; ++step) {
+    if (step == 2 && world.rank() == 0) {
+      const auto old = wrapped->last;
+      wrapped->unregister_module("last");
+      wrapped->last = wrapped->register_module("last", torch::nn::Linear(5, 2));
+      const torch::NoGradGuard no_grad;
+      wrapped->last->weight.copy_(old->weight), wrapped->last->bias.copy_(old->bias);
+    }
+    const torch::Tensor x = numbers({kBatch, 6}, step);
+    train(*wrapped, share(x, world));
+    train(*alone, x);
+  }
+  require_near(flat(*wrapped), flat(*alone), 1e-5, "replaced on one rank");
+}
+
+// The rank that changed says what; the others hear it.
+void changed_on_one_rank(const World& world) {
+  if (world.size() == 1) return;
+  for (const int steps : {0, 2}) {
+    DataParallel model(seeded<Layers>(), world);
+    for (int step = 0; step < steps; ++step) train(*model.module(), torch::ones({2, 6}));
+    const bool changes = world.rank() == world.size() - 1;
+    if (changes) model->last->weight.set_requires_grad(false);
+    const std::string error = error_of([&] { train(*model.module(), torch::ones({2, 6})); });
+    require(error.starts_with(changes ? "UsageError: " : "PeerError: "), error);
+    require(error.find("parameter last.weight is") != std::string::npos, error);
+  }
+}
+
+// The closing backward does not touch `first`, which has a gradient from before.
+void no_sync_then_less(const World& world) {
+  for (const bool unused : {false, true})
+    for (const int steps_before : {0, 2}) {
+      auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+      DataParallel model(wrapped, world, {.find_unused_parameters = unused});
+      for (int step = 0; step < steps_before; ++step) {
+        train(*wrapped, share(numbers({kBatch, 6}, step), world));
+        train(*alone, numbers({kBatch, 6}, step));
+      }
+      const torch::Tensor x = numbers({kBatch, 6}, 7), y = numbers({kBatch, 5}, 8);
+      {
+        auto local = model.no_sync();
+        wrapped->forward(share(x, world)).square().mean().backward();
+      }
+      wrapped->last(share(y, world)).square().mean().backward();
+      alone->forward(x).square().mean().backward();
+      alone->last(y).square().mean().backward();
+      require_near(wrapped->first->weight.grad(), alone->first->weight.grad(), 1e-5, "only in the local backward");
+      require_near(wrapped->last->weight.grad(), alone->last->weight.grad(), 1e-5, "in both backwards");
+    }
+}
+
+// Nobody knows a bucket for it.
+void no_sync_then_new_use(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Layers>(), world);
+  for (int step = 0; step < 2; ++step) model->last(torch::ones({2, 5})).sum().backward();
+  {
+    auto local = model.no_sync();
+    model(torch::ones({2, 6})).sum().backward();
+  }
+  require_error(
+      [&] {
+        model->last(torch::ones({2, 5})).sum().backward();
+      },
+      "UsageError", {"first.weight", "find_unused_parameters = true"});
+}
+
+void no_sync_then_change(const World& world) {
+  auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+  DataParallel model(wrapped, world);
+  const torch::Tensor x = numbers({kBatch, 6}, 1);
+  {
+    auto local = model.no_sync();
+    wrapped->forward(share(x, world)).square().mean().backward();
+  }
+  alone->forward(x).square().mean().backward();
+  for (Layers* net : {wrapped.get(), alone.get()}) net->add_layer(3);
+  wrapped->extra(share(torch::ones({kBatch, 5}), world)).square().mean().backward();
+  alone->extra(torch::ones({kBatch, 5})).square().mean().backward();
+  for (const auto& item : alone->named_parameters())
+    require_near(wrapped->named_parameters()[item.key()].grad(), item.value().grad(), 1e-5, item.key());
+}
+
+void parameters_that_differ(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Layers>(), world, {.parameter_check_interval = 4});
+  const auto step = [&] { train(*model.module(), torch::ones({2, 6})); };
+  for (int i = 0; i < 2; ++i) step();
+  if (world.rank() == 1) {
+    const torch::NoGradGuard no_grad;
+    model->last->bias[1] += 1e-6;
+  }
+  step();
+  require_error(step, "UsageError", {"number 4", "parameter last.bias of rank 1 differs from that of rank 0"});
+}
+
+void parameters_not_finite(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Layers>(), world, {.parameter_check_interval = 2});
+  const auto backward = [&] { model(torch::ones({2, 6})).sum().backward(); };
+  backward();
+  const torch::NoGradGuard no_grad;
+  model->first->weight[0][1] = std::numeric_limits<float>::quiet_NaN();
+  const torch::AutoGradMode with_graph(true);
+  require_error(backward, "UsageError", {"parameter first.weight of rank 0 is not finite"});
+}
+
+void parameters_not_checked(const World& world) {
+  require_error([&] { DataParallel(seeded<Layers>(), world, {.parameter_check_interval = -1}); }, "UsageError", {"-1"});
+  DataParallel model(seeded<Layers>(), world, {.parameter_check_interval = 0});
+  if (world.rank() == 1) {
+    const torch::NoGradGuard no_grad;
+    model->last->bias[1] += 1;
+  }
+  for (int i = 0; i < 101; ++i) model(torch::ones({2, 6})).sum().backward();
+}
+
+}  // namespace
+
+std::vector<Case> change_cases() {
+  return {{"loaded_later", loaded_later},
+          {"to_another_type", to_another_type},
+          {"layer_added", layer_added},
+          {"layer_added_with_other_weights", layer_added_with_other_weights},
+          {"unfrozen_later", unfrozen_later},
+          {"parameter_replaced", parameter_replaced},
+          {"replaced_on_one_rank", replaced_on_one_rank},
+          {"changed_on_one_rank", changed_on_one_rank},
+          {"no_sync_then_less", no_sync_then_less},
+          {"no_sync_then_new_use", no_sync_then_new_use},
+          {"no_sync_then_change", no_sync_then_change},
+          {"parameters_that_differ", parameters_that_differ},
+          {"parameters_not_finite", parameters_not_finite},
+          {"parameters_not_checked", parameters_not_checked}};
+}
+
+}  // namespace trireme::test
