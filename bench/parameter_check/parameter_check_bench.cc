@@ -52,10 +52,12 @@ void measure(const char* name, Net net, const torch::Tensor& x, const World& wor
 
 int main() try {
   const World world = init_parallel_env();
-  measure("MNIST perceptron, batch 32", models::mnist_perceptron(), torch::randn({32, 1, 28, 28}), world);
-  measure("LeNet, batch 64", models::lenet(10), torch::randn({64, 1, 28, 28}), world);
-  measure("MobileNetV3-small, batch 16", models::mobilenet_v3_small(), torch::randn({16, 3, 224, 224}), world);
-  measure("ResNet50, batch 4", models::resnet50(), torch::randn({4, 3, 224, 224}), world);
+  measure("MNIST perceptron, batch 32", models::mnist_perceptron(), torch::randn({32, 1, 28, 28}, world.device()),
+          world);
+  measure("LeNet, batch 64", models::lenet(10), torch::randn({64, 1, 28, 28}, world.device()), world);
+  measure("MobileNetV3-small, batch 16", models::mobilenet_v3_small(), torch::randn({16, 3, 224, 224}, world.device()),
+          world);
+  measure("ResNet50, batch 4", models::resnet50(), torch::randn({4, 3, 224, 224}, world.device()), world);
 } catch (const Error& error) {
   std::cerr << error.what() << "\n";
   return error.exit_code();
