@@ -24,6 +24,10 @@ target_compile_options(trireme_options INTERFACE -Wall -Wextra -Wpedantic -Wshad
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(trireme_options INTERFACE -Wno-restrict)  # GCC bug 105651: false alarms on std::string
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # False alarms: on std::vector<bool> inside of torch::autograd::Function, and on functions that return a member.
+  target_compile_options(trireme_options INTERFACE -Wno-array-bounds -Wno-dangling-reference)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_UNITY_BUILD)
   # Files that are compiled as one are included by another, and GCC takes them for headers.
   target_compile_options(trireme_options INTERFACE -Wno-subobject-linkage)

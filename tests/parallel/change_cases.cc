@@ -7,9 +7,9 @@
 namespace trireme::test {
 namespace {
 
-constexpr int kBatch = 8;
+constexpr int kRows = 8;
 
-struct Layers : torch::nn::Module {
+struct Changing : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) {
     torch::Tensor y = torch::tanh(first(x));
     if (extra) y = torch::tanh(extra(y));
@@ -25,9 +25,9 @@ struct Layers : torch::nn::Module {
   torch::nn::Linear extra{nullptr};
 };
 
-using Change = std::function<void(Layers&)>;
+using Change = std::function<void(Changing&)>;
 
-void train(Layers& net, const torch::Tensor& x) {
+void train_once(Changing& net, const torch::Tensor& x) {
   torch::optim::SGD optimizer(net.parameters(), 0.1);
   net.forward(x.to(net.first->weight.scalar_type())).square().mean().backward();
   optimizer.step();
@@ -36,18 +36,18 @@ void train(Layers& net, const torch::Tensor& x) {
 
 // Trains a wrapped and a plain copy; the change comes before the third step. The wrapper itself is not touched after
 // it was made.
-void compare(
+void compare_changed(
     const World& world, const char* what, const Change& change, DataParallelOptions options = {},
-    const Change& before = [](Layers&) {}) {
+    const Change& before = [](Changing&) {}) {
   for (const int steps_before : {0, 2}) {
-    auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+    auto wrapped = seeded<Changing>(), alone = seeded<Changing>();
     before(*wrapped), before(*alone);
     const DataParallel model(wrapped, world, options);
     for (int step = 0; step < 5; ++step) {
       if (step == steps_before) change(*wrapped), change(*alone);
-      const torch::Tensor x = numbers({kBatch, 6}, step);
-      train(*wrapped, share(x, world));
-      train(*alone, x);
+      const torch::Tensor x = numbers({kRows, 6}, step);
+      train_once(*wrapped, share(x, world));
+      train_once(*alone, x);
     }
     const double tolerance = alone->first->weight.scalar_type() == torch::kBFloat16 ? 0.05 : 1e-5;
     require_near(flat(*wrapped), flat(*alone), tolerance, what);
@@ -56,51 +56,51 @@ void compare(
 }
 
 void loaded_later(const World& world) {
-  compare(world, "torch::load", [](Layers& net) {
+  compare_changed(world, "torch::load", [](Changing& net) {
     std::stringstream file;
-    torch::save(seeded<Layers>(), file);
-    auto pointer = std::static_pointer_cast<Layers>(net.shared_from_this());
+    torch::save(seeded<Changing>(), file);
+    auto pointer = std::static_pointer_cast<Changing>(net.shared_from_this());
     torch::load(pointer, file);
   });
 }
 
 void to_another_type(const World& world) {
   for (const auto type : {torch::kDouble, torch::kBFloat16})
-    compare(world, "to(dtype)", [type](Layers& net) { net.to(type); });
+    compare_changed(world, "to(dtype)", [type](Changing& net) { net.to(type); });
 }
 
 void layer_added(const World& world) {
-  compare(world, "a layer added", [](Layers& net) { net.add_layer(3); });
+  compare_changed(world, "a layer added", [](Changing& net) { net.add_layer(3); });
 }
 
 void layer_added_with_other_weights(const World& world) {
   if (world.size() == 1) return;
-  DataParallel model(seeded<Layers>(), world);
-  train(*model.module(), torch::ones({2, 6}));
+  DataParallel model(seeded<Changing>(), world);
+  train_once(*model.module(), torch::ones({2, 6}));
   model->add_layer(static_cast<uint64_t>(world.rank()));
   require_error(
       [&] {
-        train(*model.module(), torch::ones({2, 6}));
+        train_once(*model.module(), torch::ones({2, 6}));
       },
       "UsageError", {"parameter extra.weight of rank 1 differs", "rank 0", "every rank"});
 }
 
-void set_trainable(Layers& net, bool trainable) {
+void set_trainable(Changing& net, bool trainable) {
   for (const torch::Tensor& parameter : net.first->parameters()) parameter.set_requires_grad(trainable);
 }
 
 // Train the head, then all of it; and the other way round.
 void unfrozen_later(const World& world) {
-  const Change freeze = [](Layers& net) { set_trainable(net, false); };
-  const Change unfreeze = [](Layers& net) { set_trainable(net, true); };
+  const Change freeze = [](Changing& net) { set_trainable(net, false); };
+  const Change unfreeze = [](Changing& net) { set_trainable(net, true); };
   for (const bool unused : {false, true}) {
-    compare(world, "unfrozen", unfreeze, {.find_unused_parameters = unused}, freeze);
-    compare(world, "frozen later", freeze, {.find_unused_parameters = unused});
+    compare_changed(world, "unfrozen", unfreeze, {.find_unused_parameters = unused}, freeze);
+    compare_changed(world, "frozen later", freeze, {.find_unused_parameters = unused});
   }
 }
 
 void parameter_replaced(const World& world) {
-  compare(world, "a weight replaced", [](Layers& net) {
+  compare_changed(world, "a weight replaced", [](Changing& net) {
     net.unregister_module("last");
     torch::manual_seed(5);
     net.last = net.register_module("last", torch::nn::Linear(5, 2));
@@ -109,7 +109,7 @@ void parameter_replaced(const World& world) {
 
 // New tensors under the old names, on one rank only: nothing that the ranks would have to agree on.
 void replaced_on_one_rank(const World& world) {
-  auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+  auto wrapped = seeded<Changing>(), alone = seeded<Changing>();
   const DataParallel model(wrapped, world);
   for (int step = 0; step < 4; ++step) {
     if (step == 2 && world.rank() == 0) {
@@ -119,9 +119,9 @@ void replaced_on_one_rank(const World& world) {
       const torch::NoGradGuard no_grad;
       wrapped->last->weight.copy_(old->weight), wrapped->last->bias.copy_(old->bias);
     }
-    const torch::Tensor x = numbers({kBatch, 6}, step);
-    train(*wrapped, share(x, world));
-    train(*alone, x);
+    const torch::Tensor x = numbers({kRows, 6}, step);
+    train_once(*wrapped, share(x, world));
+    train_once(*alone, x);
   }
   require_near(flat(*wrapped), flat(*alone), 1e-5, "replaced on one rank");
 }
@@ -130,11 +130,11 @@ void replaced_on_one_rank(const World& world) {
 void changed_on_one_rank(const World& world) {
   if (world.size() == 1) return;
   for (const int steps : {0, 2}) {
-    DataParallel model(seeded<Layers>(), world);
-    for (int step = 0; step < steps; ++step) train(*model.module(), torch::ones({2, 6}));
+    DataParallel model(seeded<Changing>(), world);
+    for (int step = 0; step < steps; ++step) train_once(*model.module(), torch::ones({2, 6}));
     const bool changes = world.rank() == world.size() - 1;
     if (changes) model->last->weight.set_requires_grad(false);
-    const std::string error = error_of([&] { train(*model.module(), torch::ones({2, 6})); });
+    const std::string error = error_of([&] { train_once(*model.module(), torch::ones({2, 6})); });
     require(error.starts_with(changes ? "UsageError: " : "PeerError: "), error);
     require(error.find("parameter last.weight is") != std::string::npos, error);
   }
@@ -144,13 +144,13 @@ void changed_on_one_rank(const World& world) {
 void no_sync_then_less(const World& world) {
   for (const bool unused : {false, true})
     for (const int steps_before : {0, 2}) {
-      auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+      auto wrapped = seeded<Changing>(), alone = seeded<Changing>();
       DataParallel model(wrapped, world, {.find_unused_parameters = unused});
       for (int step = 0; step < steps_before; ++step) {
-        train(*wrapped, share(numbers({kBatch, 6}, step), world));
-        train(*alone, numbers({kBatch, 6}, step));
+        train_once(*wrapped, share(numbers({kRows, 6}, step), world));
+        train_once(*alone, numbers({kRows, 6}, step));
       }
-      const torch::Tensor x = numbers({kBatch, 6}, 7), y = numbers({kBatch, 5}, 8);
+      const torch::Tensor x = numbers({kRows, 6}, 7), y = numbers({kRows, 5}, 8);
       {
         auto local = model.no_sync();
         wrapped->forward(share(x, world)).square().mean().backward();
@@ -166,7 +166,7 @@ void no_sync_then_less(const World& world) {
 // Nobody knows a bucket for it.
 void no_sync_then_new_use(const World& world) {
   if (world.size() == 1) return;
-  DataParallel model(seeded<Layers>(), world);
+  DataParallel model(seeded<Changing>(), world);
   for (int step = 0; step < 2; ++step) model->last(torch::ones({2, 5})).sum().backward();
   {
     auto local = model.no_sync();
@@ -180,25 +180,25 @@ void no_sync_then_new_use(const World& world) {
 }
 
 void no_sync_then_change(const World& world) {
-  auto wrapped = seeded<Layers>(), alone = seeded<Layers>();
+  auto wrapped = seeded<Changing>(), alone = seeded<Changing>();
   DataParallel model(wrapped, world);
-  const torch::Tensor x = numbers({kBatch, 6}, 1);
+  const torch::Tensor x = numbers({kRows, 6}, 1);
   {
     auto local = model.no_sync();
     wrapped->forward(share(x, world)).square().mean().backward();
   }
   alone->forward(x).square().mean().backward();
-  for (Layers* net : {wrapped.get(), alone.get()}) net->add_layer(3);
-  wrapped->extra(share(torch::ones({kBatch, 5}), world)).square().mean().backward();
-  alone->extra(torch::ones({kBatch, 5})).square().mean().backward();
+  for (Changing* net : {wrapped.get(), alone.get()}) net->add_layer(3);
+  wrapped->extra(share(torch::ones({kRows, 5}), world)).square().mean().backward();
+  alone->extra(torch::ones({kRows, 5})).square().mean().backward();
   for (const auto& item : alone->named_parameters())
     require_near(wrapped->named_parameters()[item.key()].grad(), item.value().grad(), 1e-5, item.key());
 }
 
 void parameters_that_differ(const World& world) {
   if (world.size() == 1) return;
-  DataParallel model(seeded<Layers>(), world, {.parameter_check_interval = 4});
-  const auto step = [&] { train(*model.module(), torch::ones({2, 6})); };
+  DataParallel model(seeded<Changing>(), world, {.parameter_check_interval = 4});
+  const auto step = [&] { train_once(*model.module(), torch::ones({2, 6})); };
   for (int i = 0; i < 2; ++i) step();
   if (world.rank() == 1) {
     const torch::NoGradGuard no_grad;
@@ -210,7 +210,7 @@ void parameters_that_differ(const World& world) {
 
 void parameters_not_finite(const World& world) {
   if (world.size() == 1) return;
-  DataParallel model(seeded<Layers>(), world, {.parameter_check_interval = 2});
+  DataParallel model(seeded<Changing>(), world, {.parameter_check_interval = 2});
   const auto backward = [&] { model(torch::ones({2, 6})).sum().backward(); };
   backward();
   const torch::NoGradGuard no_grad;
@@ -220,8 +220,9 @@ void parameters_not_finite(const World& world) {
 }
 
 void parameters_not_checked(const World& world) {
-  require_error([&] { DataParallel(seeded<Layers>(), world, {.parameter_check_interval = -1}); }, "UsageError", {"-1"});
-  DataParallel model(seeded<Layers>(), world, {.parameter_check_interval = 0});
+  require_error([&] { DataParallel(seeded<Changing>(), world, {.parameter_check_interval = -1}); }, "UsageError",
+                {"-1"});
+  DataParallel model(seeded<Changing>(), world, {.parameter_check_interval = 0});
   if (world.rank() == 1) {
     const torch::NoGradGuard no_grad;
     model->last->bias[1] += 1;
