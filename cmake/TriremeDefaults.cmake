@@ -26,7 +26,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # False alarms: on std::vector<bool> inside of torch::autograd::Function, and on functions that return a member.
-  target_compile_options(trireme_options INTERFACE -Wno-array-bounds -Wno-dangling-reference)
+  target_compile_options(trireme_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-dangling-reference)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_UNITY_BUILD)
   # Files that are compiled as one are included by another, and GCC takes them for headers.
