@@ -79,7 +79,8 @@ class DataParallel {
 
   [[nodiscard]] NoSync no_sync() { return NoSync(sync_); }
   /// Runs `train`. When it returns while other ranks go on, this rank answers their backwards with zeros (divided by
-  /// the whole number of ranks) until all have returned; then everyone gets the parameters of one that was last.
+  /// the whole number of ranks) until all have returned; then every rank gets the parameters of a rank that was
+  /// last.
   void join(const std::function<void()>& train) { sync_->join(train); }
   /// Replaces the averaging; before the first backward.
   void set_gradient_hook(GradientHook hook) { sync_->set_hook(std::move(hook)); }

@@ -107,7 +107,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
  public:
   Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options)
       : module_(std::move(module)),
-        group_(group.new_group(everyone(group))),
+        group_(group.new_group(all_ranks(group))),
         options_(checked(options)),
         hook_(compressed_gradients(options.gradient_compression, options.powersgd_rank)),
         parameters_(*module_),
@@ -147,7 +147,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     try {
       train();
       while (others_go_on()) shadow_backward();
-      copy_state_from(last_active_);  // those who were in the last backward together have stepped alike
+      copy_state_from(last_active_);  // the ranks of the last backward have made the same step
     } catch (...) {
       joining_ = false;
       group_.abort(fmt::format("rank {} left join() by an exception", group_.rank()));
@@ -169,7 +169,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   }
 
  private:
-  static std::vector<int> everyone(const Group& group) {
+  static std::vector<int> all_ranks(const Group& group) {
     std::vector<int> ranks(static_cast<size_t>(group.size()));
     std::iota(ranks.begin(), ranks.end(), 0);
     return ranks;
@@ -245,11 +245,11 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     reducer_->arm(unused_is_told_ ? not_in_this_graph() : std::vector<size_t>());
   }
 
-  // Who waits for the answer: a rank that learns, as it must not begin alone, and all while ranks may be absent. The
-  // others go on; if one of them differs, the rank that has changed ends their backward.
+  // A rank that learns waits for the answer, since it must not learn alone; so do all ranks inside of join(). Otherwise
+  // the backward goes on: if the model of another rank has changed, that rank ends it.
   void call_the_roll() {
     roll_call_.begin(/*active=*/true, known());
-    active_ = everyone(group_);
+    active_ = all_ranks(group_);
     if (!joining_ && learned_) return;
     roll_call_.wait();
     active_ = roll_call_.active();
@@ -309,7 +309,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       const torch::NoGradGuard quiet;
       self->roll_call_.wait();
       self->refuse_another_model();
-      if (self->options_.find_unused_parameters) self->forget_gradients_nobody_has();
+      if (self->options_.find_unused_parameters) self->forget_gradients_of_unused();
       self->finish_backward();
     });
   }
@@ -495,7 +495,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
 
   // The Reducer gives an average of zeros to a parameter that no rank has used. An optimizer would take that for a
   // gradient (momentum, weight decay), so it goes again.
-  void forget_gradients_nobody_has() {
+  void forget_gradients_of_unused() {
     const std::vector<uint8_t> used = used_here();
     const torch::Tensor map = torch::tensor(std::vector<int64_t>(used.begin(), used.end()), torch::kLong);
     all_reduce(map, ReduceOp::max, group_);
@@ -532,7 +532,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     } else {
       reducer_->reduce_zeros();
       note_missing_gradients();
-      if (options_.find_unused_parameters) forget_gradients_nobody_has();
+      if (options_.find_unused_parameters) forget_gradients_of_unused();
     }
     finish_backward();
   }

@@ -4,9 +4,9 @@
 //   convert_sync_batch_norm(*net, world);             // before or after DataParallel
 //
 // libtorch's C++ models hold their layers as typed members, so a layer cannot be exchanged for another from outside.
-// Instead the layers of the model are marked, and the operator underneath (aten::batch_norm) treats marked ones anew:
-// any model works as it is, with the same state_dict. Only training is affected; evaluation uses the running
-// statistics.
+// Instead the layers of the model are marked, and the operator underneath (aten::batch_norm) normalises marked ones
+// over all ranks: any model works as it is, with the same state_dict. Only training is affected; evaluation uses the
+// running statistics.
 #pragma once
 
 #include <torch/nn/module.h>

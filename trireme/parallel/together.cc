@@ -63,7 +63,7 @@ void together(const Group& group, const std::function<void()>& work) {
     failure = describe(error);
   } catch (...) {  // the others wait for word from here, whatever it was
     mine = std::current_exception();
-    failure = {Failure::peer, 0, "an exception that is no std::exception"};
+    failure = {Failure::peer, 0, "an exception that is not a std::exception"};
   }
   const std::vector<std::string> all = all_gather_object(to_text(failure), group);
   if (mine) std::rethrow_exception(mine);

@@ -12,14 +12,14 @@
 
 namespace trireme {
 
-/// Whether there is nobody to agree with.
+/// Whether the group has only this process, or not even it.
 inline bool is_alone(const Group& group) {
   return group.size() <= 1;
 }
 
 /// Every rank works. If any of them throws, all throw: that rank its own exception, the others one of the same kind
-/// (UsageError, SystemError, PeerError) with "rank N: " in front; PeerError for other exceptions. A group of which this
-/// process is no member stands for this process alone.
+/// (UsageError, SystemError, PeerError) with "rank N: " in front; PeerError for other exceptions. A process that is not
+/// a member of the group works alone.
 void together(const Group& group, const std::function<void()>& work);
 
 /// The same, but only rank 0 works.
