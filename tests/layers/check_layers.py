@@ -5,8 +5,11 @@
 2. Environment variables are read in trireme/core/env.cc only.
 3. Nobody sleeps: waits have a deadline and something to wait for. An exception carries, on its line or the one above,
    the comment `// layers: sleep ok, because ...`.
+4. No two files or folders differ only in case: a file system without case would keep one of them.
 """
 import re
+import shutil
+import subprocess
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
@@ -106,8 +109,30 @@ def check_calls(root):
             previous = line
 
 
+def project_files(root):
+    """The paths that git tracks; without git all files but hidden ones and those of build folders."""
+    if (root / ".git").exists() and shutil.which("git"):
+        listed = subprocess.run(["git", "-C", root, "ls-files", "-z"], stdout=subprocess.PIPE, text=True, check=False)
+        if listed.returncode == 0:
+            return [Path(name) for name in listed.stdout.split("\0") if name]
+    files = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    return [path for path in files if not re.match(r"\.|build", path.parts[0])]
+
+
+def check_case(root):
+    """Of names that are equal without case, each pair of neighbours."""
+    spellings = {}
+    for file in project_files(root):
+        for path in (file, *file.parents):
+            spellings.setdefault(str(path).lower(), set()).add(str(path))
+    for names in spellings.values():
+        for first, second in zip(sorted(names), sorted(names)[1:]):
+            if Path(first).parent == Path(second).parent:
+                yield f"{root / first}: differs from {second} only in case; rename one of them"
+
+
 def problems(root, table=None):
-    return [*check_includes(root, table or read_table()), *check_calls(root)]
+    return [*check_includes(root, table or read_table()), *check_calls(root), *check_case(root)]
 
 
 if __name__ == "__main__":

@@ -51,6 +51,22 @@ class CheckLayers(unittest.TestCase):
     def test_an_unknown_module_is_refused(self):
         self.assert_one("trireme/misc/x.h", "int x;\n", "misc/x.h", "no line in modules.txt")
 
+    def names(self, *names):
+        with tempfile.TemporaryDirectory() as scratch:
+            for name in names:
+                file = Path(scratch, name)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text("")
+            return [problem.replace(scratch + "/", "") for problem in check_layers.check_case(Path(scratch))]
+
+    def test_names_that_differ_only_in_case(self):
+        self.assertEqual(self.names("a/x.txt", "b/X.txt", "a/y.txt"), [])
+        self.assertEqual(self.names("a/x.txt", "a/X.txt"),
+                         ["a/X.txt: differs from a/x.txt only in case; rename one of them"])
+        self.assertEqual(self.names("c/ResNet/x.txt", "c/resnet/x.txt", "c/resnet/y.txt"),
+                         ["c/ResNet: differs from c/resnet only in case; rename one of them"])
+        self.assertEqual(self.names("build/x", "build/X", "build-tsan/y", "build-tsan/Y", ".cache/a", ".cache/A"), [])
+
     def test_the_environment_is_read_in_one_file(self):
         call = 'auto* home = getenv("HOME");  // getenv\n'
         self.assert_one("trireme/proc/x.cc", call, "x.cc:1:", "trireme::env")

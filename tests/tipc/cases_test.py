@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tipc_case import TipcCase, zoo
+from tipc_case import TipcCase, case_name, zoo
 from trireme_test import ROOT, TRIREME, Case, main
 
 CONFIGS = ROOT / "test_tipc/configs"
@@ -18,7 +18,7 @@ class Zoo(Case):
         self.assertGreater(len(zoo()), 30)
         for name in zoo():
             for file in NAMES:
-                self.assertTrue((CONFIGS / name / file).exists(), f"{name}/{file}")
+                self.assertTrue((CONFIGS / case_name(name) / file).exists(), f"{case_name(name)}/{file}")
 
     def test_each_is_of_its_network(self):
         for file in sorted(CONFIGS.rglob("*.txt")):
@@ -27,7 +27,7 @@ class Zoo(Case):
             for config in re.findall(r"-c (\S+)", text):
                 self.assertTrue((ROOT / config).exists(), f"{file}: {config}")
             network = re.search(r"-c \S*/(\w+)\.yaml(?: -o Arch\.name=(\w+))?", text)
-            self.assertEqual(network[2] or network[1].replace("_fashion_mnist", ""), file.parent.name, file)
+            self.assertEqual(case_name(network[2] or network[1].replace("_fashion_mnist", "")), file.parent.name, file)
 
     def test_all_can_be_read(self):
         result = self.start_command([TRIREME, "tipc", "list"], cwd=ROOT).wait()

@@ -92,3 +92,9 @@ def zoo():
     import re
 
     return re.findall(r'\{"(\w+)", ', (ROOT / "trireme/models/registry.cc").read_text())
+
+
+def case_name(network):
+    """The folder of its cases. PaddleClas and torchvision have names that differ only in case; folders must not."""
+    others = {name for name in zoo() if name != network and name.lower() == network.lower()}
+    return f"torchvision_{network}" if others and network.islower() else network

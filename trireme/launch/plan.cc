@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "trireme/core/error.h"
+#include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/worker_environment.h"
 
@@ -45,35 +46,17 @@ std::string device_words(const NodeInfo& node, int local_rank) {
   return ids.empty() ? "CPU" : "GPU " + join(ids, ",");
 }
 
-// Words at blanks; '…' and "…" keep blanks together, anywhere in a word.
-std::vector<std::string> shell_words(std::string_view text, int rank) {
-  std::vector<std::string> words;
-  bool inside = false;
-  char quote = 0;
-  for (const char c : text) {
-    const bool blank = c == ' ' || c == '\t';
-    if (quote == 0 && blank) {
-      inside = false;
-      continue;
-    }
-    if (!inside) words.emplace_back();
-    inside = true;
-    if (quote == 0 && (c == '\'' || c == '"'))
-      quote = c;
-    else if (c == quote)
-      quote = 0;
-    else
-      words.back() += c;
-  }
-  if (quote != 0) throw UsageError("--wrap {}:{}: the quote {} is not closed", rank, text, quote);
-  if (words.empty()) throw UsageError("--wrap {}: the command is missing; write --wrap RANK:CMD", rank);
-  return words;
+std::vector<std::string> wrapper_words(int rank, const std::string& text) {
+  const auto words = split_words(text);
+  if (!words) throw UsageError("--wrap {}:{}: a quote is not closed", rank, text);
+  if (words->empty()) throw UsageError("--wrap {}: the command is missing; write --wrap RANK:CMD", rank);
+  return *words;
 }
 
 std::vector<std::string> command_of(const Request& request, int rank) {
   const auto wrapper = request.wrap.find(rank);
   if (wrapper == request.wrap.end()) return request.command;
-  std::vector<std::string> command = shell_words(wrapper->second, rank);
+  std::vector<std::string> command = wrapper_words(rank, wrapper->second);
   command.insert(command.end(), request.command.begin(), request.command.end());
   return command;
 }

@@ -15,7 +15,7 @@
 #include "trireme/tipc/config_text.h"
 #include "trireme/tipc/gpu_list.h"
 #include "trireme/tipc/mode.h"
-#include "trireme/tipc/shell_words.h"
+#include "trireme/tipc/words.h"
 
 namespace trireme::tipc {
 

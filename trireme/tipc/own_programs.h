@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "trireme/tipc/shell_words.h"
+#include "trireme/tipc/words.h"
 
 namespace trireme::tipc {
 

@@ -2,16 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "trireme/core/error.h"
+#include "trireme/core/option_help.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/options/option_table.h"
 
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kColumns = 100;
 constexpr size_t kTextColumn = 38;  // where the help of an option begins
 
 struct TopicInfo {
@@ -32,31 +30,8 @@ const std::vector<TopicInfo>& topics() {
   return list;
 }
 
-std::string flags_of(const Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.names)
-    if (!name.starts_with("--")) names.push_back(name);
-  names.push_back(option.names.front());
-  return join(names, ", ") + (option.value.empty() ? "" : " " + option.value);
-}
-
-// Words in lines of at most kColumns, the first one behind `start`, the others behind `column` spaces.
-std::string wrapped(std::string start, size_t column, std::string_view text) {
-  std::string out;
-  std::string line = std::move(start);
-  line.resize(std::max(column, line.size() + 1), ' ');
-  for (const std::string& word : split(text, ' ')) {
-    if (line.size() + word.size() > kColumns) {
-      out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-      line = std::string(column, ' ');
-    }
-    line += word + " ";
-  }
-  return out + line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-}
-
 std::string option_text(const Option& option) {
-  return wrapped("  " + flags_of(option), kTextColumn, option.help);
+  return option_line(option, kTextColumn);
 }
 
 std::string options_of(Topic topic) {
@@ -137,27 +112,6 @@ std::string overview() {
   return text + wrapped("  all", 14, "everything");
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += c == '|' ? "\\|" : c == '<' ? "&lt;" : std::string(1, c);
-  return out;
-}
-
-std::string code_list(const std::vector<std::string>& names) {
-  std::vector<std::string> quoted;
-  for (const std::string& name : names) quoted.push_back("`" + name + "`");
-  return join(quoted, " ");
-}
-
-std::string markdown_row(const Option& option) {
-  const char* note = option.support == Support::ignored   ? "Ignored: "
-                     : option.support == Support::refused ? "Refused, because "
-                                                          : "";
-  const bool shows_value = option.support == Support::full && !option.value.empty();
-  return fmt::format("| {}{} | {}{} | {} |\n", code_list(option.names), shows_value ? " " + escaped(option.value) : "",
-                     note, escaped(option.help), code_list(option.variables));
-}
-
 }  // namespace
 
 const std::vector<std::string>& help_topics() {
@@ -171,6 +125,7 @@ const std::vector<std::string>& help_topics() {
 
 std::string launch_help(std::string_view topic) {
   if (topic.empty()) return overview();
+  if (topic == kMarkdown) return options_markdown();
   std::string everything;
   for (const TopicInfo& info : topics()) {
     if (topic == info.name) return topic_text(info);
@@ -188,7 +143,8 @@ std::string options_markdown() {
     text += fmt::format("{}### {}: {}\n\n| option | meaning | variable |\n|---|---|---|\n", text.empty() ? "" : "\n",
                         info.name, info.about);
     for (const Option& option : option_table())
-      if (option.topic == info.topic) text += markdown_row(option);
+      if (option.topic == info.topic)
+        text += fmt::format("{} {} |\n", markdown_row(option), code_list(option.variables));
   }
   return text;
 }

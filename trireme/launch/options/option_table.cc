@@ -1,7 +1,5 @@
 #include "trireme/launch/options/option_table.h"
 
-#include <algorithm>
-
 #include "trireme/core/error.h"
 #include "trireme/launch/options/hostfile.h"
 
@@ -216,9 +214,7 @@ std::vector<Option> debug_options() {
            store_flag(&Request::dry_run)),
        Row({"--wrap"}, "RANK:CMD",
            "run one rank under a tool, like '0:gdb --args' (it gets the terminal); may be repeated", add_wrap),
-       Row({"--help", "-h"}, "[TOPIC]", "the overview, or one topic", [](Draft& draft, const Given& given) {
-         draft.request.help_topic = given.text;
-       }).taking(Takes::optional_word)});
+       Row({"--help", "-h"}, "[TOPIC]", "the overview, or one topic", [](Draft&, const Given&) {})});
 }
 
 std::vector<Option> internal_options() {
@@ -299,13 +295,6 @@ std::vector<Option> make_table() {
   return table;
 }
 
-std::string with_underscores(std::string_view name) {
-  const size_t dashes = std::min(name.find_first_not_of('-'), name.size());
-  std::string spelled(name);
-  std::replace(spelled.begin() + static_cast<std::ptrdiff_t>(dashes), spelled.end(), '-', '_');
-  return spelled;
-}
-
 }  // namespace
 
 const std::vector<Option>& option_table() {
@@ -314,9 +303,8 @@ const std::vector<Option>& option_table() {
 }
 
 const Option* find_option(std::string_view name) {
-  const std::string spelled = with_underscores(name);
   for (const Option& option : option_table())
-    if (std::find(option.names.begin(), option.names.end(), spelled) != option.names.end()) return &option;
+    if (option.has_name(name)) return &option;
   return nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/options.h"
 #include "trireme/launch/options/option_values.h"
 #include "trireme/launch/options/request.h"
 
@@ -43,15 +44,6 @@ enum class Topic {
   internal,  // for Trireme itself; in no help
 };
 
-enum class Takes {
-  nothing,        // a flag; --flag=false is understood
-  value,          // --opt v or --opt=v
-  boolean,        // Paddle's switches: --opt, --opt true, --opt=true
-  optional_word,  // --help [TOPIC]
-};
-
-enum class Support { full, ignored, refused };
-
 /// What an option says about the cluster, for rules between options.
 enum class Role {
   other,
@@ -59,15 +51,11 @@ enum class Role {
   cluster_shape,  // how many nodes, which one is this
 };
 
-struct Option {
-  std::vector<std::string> names;      // spelled with underscores; the first is the one shown
-  std::string value;                   // name of the value in help texts
-  std::string help;                    // for ignored and refused options: why, and what to do instead
+/// `names` are spelled with underscores. The help of an ignored or refused option says why, and what to do instead.
+struct Option : OptionSpec {
   std::vector<std::string> variables;  // environment variables that stand in, the strongest first
   Topic topic = Topic::compat;
-  Takes takes = Takes::value;
   Role role = Role::other;
-  Support support = Support::full;
   std::function<void(Draft&, const Given&)> apply;
 };
 

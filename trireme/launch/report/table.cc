@@ -5,6 +5,7 @@
 #include <array>
 
 #include "trireme/core/error.h"
+#include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/worker_environment.h"
 
@@ -35,16 +36,9 @@ std::string value_or_empty(const WorkerPlan& worker, std::string_view name) {
   return value_of(worker.environment, name).value_or("");
 }
 
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-";
-  const bool plain = !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
-  if (plain) return word;
-  return fmt::format("'{}'", join(split(word, '\''), "'\\''"));
-}
-
 std::string command_line(const std::vector<std::string>& command) {
   std::vector<std::string> words;
-  for (const std::string& word : command) words.push_back(printable(quoted(word)));
+  for (const std::string& word : command) words.push_back(printable(shell_word(word)));
   return join(words, " ");
 }
 

@@ -20,7 +20,7 @@ using namespace trireme;
 
 /// What is shown reads as the same words.
 void check_shown(const tipc::Step& step) {
-  if (tipc::split_words(tipc::show_words(step.command)) != step.command) std::abort();
+  if (split_words(show_words(step.command)) != step.command) std::abort();
 }
 
 void fuzz_mode(const tipc::Case& test, const std::string& mode) {

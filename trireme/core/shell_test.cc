@@ -1,9 +1,11 @@
-#include "trireme/tipc/shell_words.h"
+#include "trireme/core/shell.h"
 
 #include <gtest/gtest.h>
 
-namespace trireme::tipc {
+namespace trireme {
 namespace {
+
+using Words = std::vector<std::string>;
 
 TEST(ShellWords, SplitsAsAShellDoes) {
   EXPECT_EQ(split_words("  a\tb  c "), (Words{"a", "b", "c"}));
@@ -24,4 +26,4 @@ TEST(ShellWords, WhatIsShownReadsTheSame) {
 }
 
 }  // namespace
-}  // namespace trireme::tipc
+}  // namespace trireme

@@ -1,12 +1,13 @@
-#include "trireme/tipc/shell_words.h"
-
 #include "trireme/core/shell.h"
+
 #include "trireme/core/text.h"
 
-namespace trireme::tipc {
+namespace trireme {
 namespace {
 
-/// One word at a time; `at` moves on.
+using Words = std::vector<std::string>;
+
+/// Takes one word after the other.
 class Splitter {
  public:
   explicit Splitter(std::string_view text) : text_(text) {}
@@ -58,14 +59,18 @@ std::optional<Words> split_words(std::string_view text) {
   return splitter.whole() ? std::optional(words) : std::nullopt;
 }
 
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789@%+=:,./-_";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string_view("'\\''") : std::string_view(&c, 1);
+  return quoted + "'";
+}
+
 std::string show_words(const Words& words) {
   Words shown;
   for (const std::string& word : words) shown.push_back(shell_word(word));
   return join(shown, " ");
 }
 
-void append(Words& words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-}
-
-}  // namespace trireme::tipc
+}  // namespace trireme
