@@ -1,11 +1,11 @@
 # The front door: set-up, CMake presets and ctest under one roof. `make` lists what there is.
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
-REPEAT ?= 20
+REPEAT ?= 10
 
 SOURCES = $(shell find $(wildcard trireme cli apps examples tests bench) -name '*.h' -o -name '*.cc')
 
-.PHONY: help build test interop demo bench install format tidy soak clean setup-test format-check sanitize
+.PHONY: help build test sanitize interop demo bench install format tidy soak clean setup-test setup-sanitize format-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -16,21 +16,29 @@ build:  ## set up and build; programs land in build/bin
 	cmake --preset release
 	cmake --build --preset products
 
-test: setup-test format-check sanitize  ## all tests that need only our own set-up, sanitizers and static checks included
+test: setup-test  ## build and run the tests that need only our own set-up
 	cmake --preset release
 	cmake --build --preset release
 	ctest --preset release -j $(JOBS)
 
+sanitize: setup-sanitize format-check  ## layout, static checks, sanitizers, fuzzers: what every change must pass besides the tests
+	cmake --preset asan
+	cmake --build --preset asan
+	ctest --preset asan -j $(JOBS)
+	cmake --preset tsan
+	cmake --build --preset tsan
+	ctest --preset tsan -j $(JOBS)
+
 interop:  ## tests against the real PyTorch and PaddlePaddle (6 GB, fetched once)
 	setup/setup.sh interop
 	cmake --preset release
-	cmake --build --preset release
+	cmake --build --preset interop
 	ctest --preset interop
 
 demo:  ## see it learn: two processes train together, a model is exported, an image classified
 	@setup/setup.sh build
 	@mkdir -p build && cmake --preset release >build/configure.log || { cat build/configure.log; false; }
-	@cmake --build build --target trireme_products example_mnist
+	@cmake --build build --target trireme_demo
 	@setup/demo.sh build/bin
 
 # By hand: bench/training/training_bench.py, which trains for an hour, or needs a GPU, and bench/gpu/gpu_bench.py.
@@ -50,11 +58,11 @@ install: build  ## install below PREFIX (and DESTDIR)
 format:  ## lay out all C++ files
 	clang-format-16 -i $(SOURCES)
 
-tidy: setup-test  ## static checks (part of the asan build)
+tidy: setup-sanitize  ## static checks (part of the asan build)
 	cmake --preset asan
 	cmake --build --preset asan
 
-soak: setup-test  ## fuzz for ten minutes each, then repeat the tests REPEAT times, stop at the first failure
+soak: setup-sanitize  ## fuzz for ten minutes each, then run all tests REPEAT times on a loaded machine; stop at the first failure
 	cmake --preset asan
 	cmake --build --preset asan
 	TRIREME_FUZZ_SECONDS=600 ctest --preset asan -L fuzz
@@ -62,24 +70,19 @@ soak: setup-test  ## fuzz for ten minutes each, then repeat the tests REPEAT tim
 	cmake --build --preset debug
 	cmake --preset release
 	cmake --build --preset release
-	ctest --preset release -L 'unit|multiproc|launch|soak' --repeat until-fail:$(REPEAT)
+	tests/soak/under_load.sh $(JOBS) tests/soak/repeat.sh $(REPEAT) ctest --preset soak -j $(JOBS)
 
 clean:  ## remove the build folders (the cache of libtorch and peers stays)
 	rm -rf build build-*
 
-# --- parts of `make test` ---
+# --- parts of the above ---
 
 setup-test:
 	setup/setup.sh test
 
-format-check: setup-test
+setup-sanitize:
+	setup/setup.sh sanitize
+
+format-check: setup-sanitize
 	@echo clang-format-16 --dry-run -Werror ...
 	@clang-format-16 --dry-run -Werror $(SOURCES)
-
-sanitize: setup-test
-	cmake --preset asan
-	cmake --build --preset asan
-	ctest --preset asan -j $(JOBS)
-	cmake --preset tsan
-	cmake --build --preset tsan
-	ctest --preset tsan -j $(JOBS)

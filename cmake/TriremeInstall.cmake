@@ -1,8 +1,9 @@
 # `cmake --install`: programs, static libraries, headers, a CMake package and a pkg-config file. All paths in them are
-# relative to where they lie, so that the installed folder may be moved. Include after all modules are added.
+# relative, so the installed folder can be moved. Include this file after all modules are added.
 include(CMakePackageConfigHelpers)
 
 get_property(modules GLOBAL PROPERTY TRIREME_MODULES)
+get_property(folders GLOBAL PROPERTY TRIREME_FOLDERS)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
 
 list(TRANSFORM modules PREPEND trireme_ OUTPUT_VARIABLE libraries)
@@ -21,14 +22,14 @@ if(TRIREME_WITH_TORCH)
   install(FILES cmake/TriremeTorch.cmake DESTINATION ${package_dir})
 endif()
 
-# pkg-config: a static link line wants users before what they use.
+# pkg-config: on a static link line a library precedes those that it uses.
 set(pc_libraries ${libraries})
 list(REVERSE pc_libraries)
 list(TRANSFORM pc_libraries PREPEND -l)
 list(JOIN pc_libraries " " pc_libraries)
 set(pc_torch_cflags -DTRIREME_WITHOUT_TORCH)
 if(TRIREME_WITH_TORCH)
-  # The same as Trireme::torch says to CMake. As needed: a program that uses no tensor does not load libtorch.
+  # The same options as Trireme::torch. --as-needed: a program without tensors does not load libtorch.
   set(torch ${TRIREME_TORCH_ROOT})
   set(pc_torch_cflags "-DUSE_DISTRIBUTED -DUSE_C10D_GLOO -DFMT_HEADER_ONLY")
   string(APPEND pc_torch_cflags " -isystem ${torch}/include -isystem ${torch}/include/torch/csrc/api/include")

@@ -1,7 +1,7 @@
-# Everything that is installed: libraries and programs, no tests. Programs add themselves by add_dependencies.
+# Everything that is installed: libraries and programs, not tests. Programs add themselves with add_dependencies.
 add_custom_target(trireme_products)
 
-# One folder = one module = one library target.
+# One folder is one module and one library target.
 #
 #   trireme_module(store
 #     SOURCES tcp_server.cc tcp_client.cc
@@ -10,7 +10,7 @@ add_custom_target(trireme_products)
 #
 # makes the library `trireme_store` (alias Trireme::store) out of the folder's sources and, for developers, the test
 # program `store_test`, whose cases ctest runs with the label `unit`.
-# DEPENDS takes module names and ordinary targets alike; Trireme::torch brings its precompiled header along.
+# DEPENDS takes module names and ordinary targets; Trireme::torch adds the precompiled header.
 function(trireme_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
@@ -26,7 +26,9 @@ function(trireme_module name)
   foreach(dependency IN LISTS ARG_PRIVATE_DEPENDS)
     _trireme_link(trireme_${name} PRIVATE ${dependency})
   endforeach()
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set_property(GLOBAL APPEND PROPERTY TRIREME_MODULES ${name})
+  set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${folder})
   add_dependencies(trireme_products trireme_${name})
   if(TRIREME_DEVELOPER AND ARG_TESTS)
     set(torch ${ARG_DEPENDS})
@@ -35,16 +37,17 @@ function(trireme_module name)
   endif()
 endfunction()
 
-# A GoogleTest program whose cases are found by ctest: trireme_test(name SOURCES … DEPENDS … LABEL unit [TIMEOUT 120])
-# One entry a case; of a program with libtorch, which takes a quarter of a second to start, one a file: data_test.loader.
+# A GoogleTest program whose cases ctest finds: trireme_test(name SOURCES … DEPENDS … LABEL unit [TIMEOUT 120])
+# ctest lists one entry per case. A program with libtorch takes 0.25 s to start and has one entry per file:
+# data_test.loader.
 function(trireme_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
   add_executable(${name} ${ARG_SOURCES})
-  # GoogleTest's macros are not ours to tidy. A few files at a time are compiled as one, since all instantiate the same
-  # templates, of torch above all; in every preset, as it is the modules whose missing includes matter.
+  # No clang-tidy: GoogleTest's macros fail its checks. A unity build in every preset: test files instantiate the same
+  # templates, and a missing include matters in the modules only.
   set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "" UNITY_BUILD ON)
   target_link_libraries(${name} PRIVATE trireme_options GTest::gmock GTest::gtest_main)
   foreach(dependency IN LISTS ARG_DEPENDS)
@@ -53,19 +56,19 @@ function(trireme_test name)
   set(properties LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
   set(single)
   if(Trireme::torch IN_LIST ARG_DEPENDS)
-    # Tests run side by side; libtorch's threads, one a core in each, would mostly wait for each other.
+    # Tests run in parallel; with one libtorch thread per core in each of them, the threads would wait for each other.
     list(APPEND properties ENVIRONMENT OMP_NUM_THREADS=1)
     _trireme_file_entries(${name} single "${ARG_SOURCES}" "${properties}")
   else()
-    # Half the time to compile. What is tested keeps its optimization; the precompiled torch demands the same of all.
+    # Halves the compile time. The tested module stays optimized. Tests with libtorch must match the precompiled header.
     target_compile_options(${name} PRIVATE -O0)
   endif()
   include(GoogleTest)
   gtest_discover_tests(${name} ${single} PROPERTIES ${properties} DISCOVERY_TIMEOUT 30)
 endfunction()
 
-# One ctest entry for each file, and in `result` the filter for gtest_discover_tests that finds what is in none of them:
-# the cases of files that may skip, which ctest is to show, and those made since CMake ran.
+# Adds one ctest entry per file. `result` gets the filter with which gtest_discover_tests finds all other cases: those of
+# files that call GTEST_SKIP, so that ctest shows the skip, and those added since CMake ran.
 function(_trireme_file_entries name result sources properties)
   set(covered)
   foreach(source IN LISTS sources)
@@ -99,9 +102,9 @@ function(_trireme_link target scope dependency)
   endif()
 endfunction()
 
-# A libFuzzer program for what a module reads from outside, and a short run of it under ctest (label fuzz):
+# A libFuzzer program for input that a module reads from outside, and a short run of it under ctest (label fuzz):
 #   trireme_fuzz(store_fuzz MODULE store SOURCES fuzz/store_fuzz.cc CORPUS fuzz/corpus)
-# TRIREME_FUZZ_SECONDS in the environment of ctest makes it longer (`make soak`).
+# TRIREME_FUZZ_SECONDS in ctest's environment sets the length (`make soak`); 20 s by default.
 function(trireme_fuzz name)
   cmake_parse_arguments(ARG "" "MODULE;CORPUS" "SOURCES" ${ARGN})
   target_compile_options(trireme_${ARG_MODULE} PRIVATE -fsanitize=fuzzer-no-link)

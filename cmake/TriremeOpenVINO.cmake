@@ -1,9 +1,9 @@
-# OpenVINO as the imported target Trireme::openvino, made by hand out of the Python package's folder, which carries
-# headers and libraries: its own find_package(OpenVINO) also wants TBB's CMake package, which we do not need.
+# Defines OpenVINO as the imported target Trireme::openvino, from the Python package's folder, which has headers and
+# libraries. Its own find_package(OpenVINO) also requires TBB's CMake package, which we do not need.
 #
 # TRIREME_OPENVINO_DIR (variable or environment) names the folder with include/ and libs/ (a wheel's `openvino`), or the
-# `runtime` folder of an OpenVINO archive. Without it: the one that setup/setup.sh has fetched. Without any, there is no
-# such target.
+# `runtime` folder of an OpenVINO archive. The default is the one that setup/setup.sh has fetched. If there is none, the
+# target is not defined.
 set(TRIREME_OPENVINO_DIR "$ENV{TRIREME_OPENVINO_DIR}" CACHE PATH "Your own OpenVINO; empty: the one that setup.sh has fetched")
 
 function(_trireme_openvino_target)
@@ -14,7 +14,7 @@ function(_trireme_openvino_target)
     execute_process(COMMAND ${setup}/setup.sh where openvino OUTPUT_VARIABLE dir OUTPUT_STRIP_TRAILING_WHITESPACE
       ERROR_QUIET)
   endif()
-  # Versioned only in a wheel: libopenvino.so.2641.
+  # A wheel has only the versioned name: libopenvino.so.2641.
   file(GLOB library ${dir}/libs/libopenvino.so* ${dir}/lib/intel64/libopenvino.so ${dir}/lib/aarch64/libopenvino.so)
   if(NOT library OR NOT EXISTS ${dir}/include/openvino/openvino.hpp)
     if(TRIREME_OPENVINO_DIR)

@@ -2,7 +2,8 @@
 # Installs what Trireme needs; does nothing, quickly, when all is there.
 #
 #   setup.sh build      compiler, libraries, libtorch, OpenVINO          (about 1.5 GB; 6 GB with a GPU)
-#   setup.sh test       also clang, etcd, sshd, network tools
+#   setup.sh test       also etcd, sshd, network tools
+#   setup.sh sanitize   also clang and its tools
 #   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB)
 #   setup.sh where libtorch|openvino|peers      prints the folder; installs nothing
 #
@@ -146,6 +147,7 @@ peers() { cached "$(where peers)" "the Python peers (6 GB)" fetch_peers; }
 case "${1:-}" in
   build) packages build; libtorch; openvino ;;
   test) packages build test; libtorch; openvino ;;
+  sanitize) packages build test sanitize; libtorch; openvino ;;
   interop) packages build test interop; libtorch; openvino; peers ;;
   where) where "${2:-}" ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 2 ;;

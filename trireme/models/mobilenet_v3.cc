@@ -19,6 +19,7 @@
 #include "trireme/nn/squeeze_excite.h"
 
 namespace trireme::models {
+namespace mobilenet_v3_parts {
 namespace {
 
 using nn::Activation;
@@ -224,18 +225,19 @@ ClassifierPtr clas(const Variant& variant, double scale, const ModelOptions& opt
 }
 
 }  // namespace
+}  // namespace mobilenet_v3_parts
 
 ClassifierPtr mobilenet_v3_small(const ModelOptions& options) {
-  return torchvision({"mobilenet_v3_small", kSmall, 1024}, options);
+  return mobilenet_v3_parts::torchvision({"mobilenet_v3_small", mobilenet_v3_parts::kSmall, 1024}, options);
 }
 ClassifierPtr mobilenet_v3_large(const ModelOptions& options) {
-  return torchvision({"mobilenet_v3_large", kLarge, 1280}, options);
+  return mobilenet_v3_parts::torchvision({"mobilenet_v3_large", mobilenet_v3_parts::kLarge, 1280}, options);
 }
 ClassifierPtr clas_mobilenet_v3_small(double scale, const ModelOptions& options) {
-  return clas({"MobileNetV3_small", kSmall, 1280}, scale, options);
+  return mobilenet_v3_parts::clas({"MobileNetV3_small", mobilenet_v3_parts::kSmall, 1280}, scale, options);
 }
 ClassifierPtr clas_mobilenet_v3_large(double scale, const ModelOptions& options) {
-  return clas({"MobileNetV3_large", kLarge, 1280}, scale, options);
+  return mobilenet_v3_parts::clas({"MobileNetV3_large", mobilenet_v3_parts::kLarge, 1280}, scale, options);
 }
 
 }  // namespace trireme::models

@@ -11,6 +11,7 @@
 #include "trireme/nn/init.h"
 
 namespace trireme::models {
+namespace pphgnet_parts {
 namespace {
 
 using nn::Activation;
@@ -159,15 +160,16 @@ ClassifierPtr make(const Variant& variant, const ModelOptions& options) {
 }
 
 }  // namespace
+}  // namespace pphgnet_parts
 
 ClassifierPtr pphgnet_tiny(const ModelOptions& options) {
-  return make(kTiny, options);
+  return pphgnet_parts::make(pphgnet_parts::kTiny, options);
 }
 ClassifierPtr pphgnet_small(const ModelOptions& options) {
-  return make(kSmall, options);
+  return pphgnet_parts::make(pphgnet_parts::kSmall, options);
 }
 ClassifierPtr pphgnet_base(const ModelOptions& options) {
-  return make(kBase, options);
+  return pphgnet_parts::make(pphgnet_parts::kBase, options);
 }
 
 }  // namespace trireme::models

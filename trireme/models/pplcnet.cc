@@ -13,6 +13,7 @@
 #include "trireme/nn/squeeze_excite.h"
 
 namespace trireme::models {
+namespace pplcnet_parts {
 namespace {
 
 using nn::Activation;
@@ -103,9 +104,11 @@ class PPLCNet : public Classifier {
 };
 
 }  // namespace
+}  // namespace pplcnet_parts
 
 ClassifierPtr pplcnet(double scale, const ModelOptions& options) {
-  return std::make_shared<PPLCNet>(positive_scale("PPLCNet", scale), settle("PPLCNet", options, {.dropout = 0.2}));
+  return std::make_shared<pplcnet_parts::PPLCNet>(positive_scale("PPLCNet", scale),
+                                                  settle("PPLCNet", options, {.dropout = 0.2}));
 }
 
 }  // namespace trireme::models

@@ -16,6 +16,7 @@
 #include "trireme/nn/squeeze_excite.h"
 
 namespace trireme::models {
+namespace pplcnet_v2_parts {
 namespace {
 
 using nn::Activation;
@@ -191,9 +192,10 @@ class PPLCNetV2 : public Classifier {
 };
 
 }  // namespace
+}  // namespace pplcnet_v2_parts
 
 ClassifierPtr pplcnet_v2_base(const ModelOptions& options) {
-  return std::make_shared<PPLCNetV2>(settle("PPLCNetV2_base", options, {.dropout = 0.2}));
+  return std::make_shared<pplcnet_v2_parts::PPLCNetV2>(settle("PPLCNetV2_base", options, {.dropout = 0.2}));
 }
 
 }  // namespace trireme::models

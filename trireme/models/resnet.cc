@@ -11,6 +11,7 @@
 #include "trireme/nn/init.h"
 
 namespace trireme::models {
+namespace resnet_parts {
 namespace {
 
 using nn::Activation;
@@ -121,18 +122,19 @@ ClassifierPtr make(const Row& row, const ModelOptions& options) {
 }
 
 }  // namespace
+}  // namespace resnet_parts
 
 ClassifierPtr resnet18(const ModelOptions& options) {
-  return make(kResNet18, options);
+  return resnet_parts::make(resnet_parts::kResNet18, options);
 }
 ClassifierPtr resnet34(const ModelOptions& options) {
-  return make(kResNet34, options);
+  return resnet_parts::make(resnet_parts::kResNet34, options);
 }
 ClassifierPtr resnet50(const ModelOptions& options) {
-  return make(kResNet50, options);
+  return resnet_parts::make(resnet_parts::kResNet50, options);
 }
 ClassifierPtr resnet101(const ModelOptions& options) {
-  return make(kResNet101, options);
+  return resnet_parts::make(resnet_parts::kResNet101, options);
 }
 
 }  // namespace trireme::models

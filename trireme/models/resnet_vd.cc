@@ -11,6 +11,7 @@
 #include "trireme/nn/init.h"
 
 namespace trireme::models {
+namespace resnet_vd_parts {
 namespace {
 
 using nn::Activation;
@@ -104,9 +105,10 @@ class ResNetVd : public Classifier {
 };
 
 }  // namespace
+}  // namespace resnet_vd_parts
 
 ClassifierPtr resnet50_vd(const ModelOptions& options) {
-  return std::make_shared<ResNetVd>(settle("ResNet50_vd", options));
+  return std::make_shared<resnet_vd_parts::ResNetVd>(settle("ResNet50_vd", options));
 }
 
 }  // namespace trireme::models
