@@ -12,6 +12,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/test_support.h"
 #include "trireme/deploy/serve/http/test_client.h"
 
 namespace trireme::http {
@@ -349,6 +350,23 @@ TEST(HttpServer, AClientThatLeavesHarmsNobody) {
   echo.release();
   TestClient client(echo.port());
   EXPECT_THAT(client.ask(kGet), HasSubstr("200 OK"));
+}
+
+TEST(HttpServer, ResetConnectionsAreNotCountedWhateverTheyWereDoing) {
+  Echo echo;
+  TestClient silent(echo.port()), sending(echo.port()), waiting(echo.port()), ahead(echo.port()), reading(echo.port());
+  sending.send("POST / HT");
+  waiting.send(posted("", "/slow"));
+  ahead.send(posted("", "/slow") + posted("two") + "POST / HT");
+  echo.wait_in_flight(2);
+  reading.send(posted("", "/large"));
+  ASSERT_TRUE(reading.hears(Deadline::in(seconds(10))));  // the answer is too large for the kernel: some of it waits
+  ASSERT_TRUE(eventually([&] { return echo.server().counts().connections == 5; }));
+  for (TestClient* client : {&silent, &sending, &waiting, &ahead, &reading}) client->reset();
+  EXPECT_TRUE(eventually([&] { return echo.server().counts().connections == 2; })) << "only those at work are left";
+  echo.release();
+  EXPECT_TRUE(eventually([&] { return echo.server().counts().connections == 0; }));
+  EXPECT_EQ(echo.server().counts().in_flight, 0U);
 }
 
 TEST(HttpServer, DrainAnswersWhatHasBegunAndRefusesWhatComesLater) {
