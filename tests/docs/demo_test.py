@@ -18,7 +18,9 @@ class Demo(Case):
         result = self.demo()
         self.assert_ends(result, 0)
         self.assertEqual(len(re.findall(r"^epoch \d/5: loss", result.out, re.M)), 10, result)
-        for accuracy in re.findall(r"^\d process.*test accuracy ([\d.]+)$", result.out, re.M):
+        accuracies = re.findall(r"^(\d) process.*test accuracy ([\d.]+)$", result.out, re.M)
+        self.assertEqual([processes for processes, _ in accuracies], ["2", "1"], result)
+        for _, accuracy in accuracies:
             self.assertGreaterEqual(float(accuracy), 0.80, result)
         self.assert_says(result, r"^2 processes: +[\d.]+ s", r"^1 process: +[\d.]+ s",
                          r"^[\d.]+ times as many images a second")

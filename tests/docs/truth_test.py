@@ -13,8 +13,15 @@ def output(*words):
     return subprocess.run([TRIREME, *words], stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
+def some(found, what):
+    """The list of what was found: a check of nothing would always pass."""
+    found = list(found)
+    assert found, f"no {what} found: has the text or its place changed?"
+    return found
+
+
 def source_text(*patterns):
-    return "\n".join(path.read_text() for pattern in patterns for path in sorted(pages.ROOT.glob(pattern))
+    return "\n".join(path.read_text() for pattern in patterns for path in some(sorted(pages.ROOT.glob(pattern)), pattern)
                      if not path.name.endswith("_test.cc"))
 
 
@@ -48,19 +55,17 @@ class Links(Case):
         return re.findall(r"\]\(([^)\s]+)\)", pages.without_fences(path.read_text()))
 
     def test_relative_links_resolve(self):
-        for path in pages.all_pages():
-            for link in self.links(path):
-                if re.match(r"[a-z]+:", link):
-                    continue
-                target, _, anchor = link.partition("#")
-                file = (path.parent / target).resolve() if target else path
-                self.assertTrue(file.exists(), f"{pages.name_of(path)}: {link}")
-                if anchor:
-                    self.assertIn(anchor, pages.anchors(file.read_text()), f"{pages.name_of(path)}: {link}")
+        links = [(path, link) for path in pages.all_pages() for link in self.links(path)]
+        for path, link in some(((path, link) for path, link in links if not re.match(r"[a-z]+:", link)), "links"):
+            target, _, anchor = link.partition("#")
+            file = (path.parent / target).resolve() if target else path
+            self.assertTrue(file.exists(), f"{pages.name_of(path)}: {link}")
+            if anchor:
+                self.assertIn(anchor, pages.anchors(file.read_text()), f"{pages.name_of(path)}: {link}")
 
     def test_every_page_is_in_the_index(self):
         index = pages.page("docs/README.md")
-        for path in (pages.ROOT / "docs").glob("*.md"):
+        for path in some((pages.ROOT / "docs").glob("*.md"), "pages"):
             if path.name != "README.md":
                 self.assertIn(f"({path.name})", index, f"{path.name} is not in docs/README.md")
 
@@ -69,19 +74,18 @@ class Links(Case):
             self.assertIsNone(re.search(r"\b(TBD|TODO|FIXME|XXX)\b", path.read_text()), pages.name_of(path))
 
     def test_files_that_are_named_exist(self):
-        for path in pages.all_pages():
-            for name in re.findall(r"`((?:tests|setup|bench|trireme|cli|docs|examples)/[\w./-]+)`", path.read_text()):
-                self.assertTrue((pages.ROOT / name).exists(), f"{pages.name_of(path)}: {name}")
+        pattern = r"`((?:tests|setup|bench|trireme|cli|docs|examples)/[\w./-]+)`"
+        named = [(path, name) for path in pages.all_pages() for name in re.findall(pattern, path.read_text())]
+        for path, name in some(named, "names of files"):
+            self.assertTrue((pages.ROOT / name).exists(), f"{pages.name_of(path)}: {name}")
 
     def test_the_walks_name_files_that_exist(self):
         page = pages.page("docs/architecture.md")
         walks = re.findall(r"^## (Walk \d: .*)$", page, re.M)
         self.assertEqual(len(walks), 5, walks)
         for walk in walks:
-            for row in pages.table_under(page, walk)[1:]:
-                names = re.findall(r"`([\w./]+\.(?:cc|h))`", row[1])
-                self.assertTrue(names, f"{walk}: {row} names no file")
-                self.assert_files(walk, names)
+            for row in some(pages.table_under(page, walk)[1:], f"steps of {walk}"):
+                self.assert_files(walk, some(re.findall(r"`([\w./]+\.(?:cc|h))`", row[1]), f"source file in {row}"))
 
     def assert_files(self, walk, names):
         """A name without a folder lies where the one before it lies."""
@@ -110,27 +114,30 @@ class Commands(Case):
 
     def test_options_of_shown_commands_exist(self):
         known = set(re.findall(r"`(-[-\w]+)`", output("help", "launch", "--markdown")))
+        used = []
         for page, line in self.command_lines():
             command = re.match(r"\s*trireme (?:launch|doctor) (.*)", line)
-            if not command or "|| true" in line:  # the latter are wrong on purpose, and are run
-                continue
-            for option in own_options(shlex.split(command[1])):
-                self.assertIn(option, known, f"{page}: {line}")
+            if command and "|| true" not in line:  # the latter are wrong on purpose, and are run
+                used += [(option, f"{page}: {line}") for option in own_options(shlex.split(command[1]))]
+        for option, place in some(used, "options"):
+            self.assertIn(option, known, place)
 
     def test_make_targets_exist(self):
         targets = set(re.findall(r"^([a-z-]+):", pages.page("Makefile"), re.M))
-        for path in pages.all_pages():
-            for target in re.findall(r"(?:^|`)make ([a-z]+)", path.read_text(), re.M):
-                self.assertIn(target, targets, f"{pages.name_of(path)}: make {target}")
+        named = [(path, target) for path in pages.all_pages()
+                 for target in re.findall(r"(?:^|`)make ([a-z]+)", path.read_text(), re.M)]
+        for path, target in some(named, "make targets"):
+            self.assertIn(target, targets, f"{pages.name_of(path)}: make {target}")
 
     def test_options_in_the_text_exist(self):
         known = set(re.findall(r"`(--\w+)`", output("help", "launch", "--markdown"))) | {"--option"}
         for command in ("train", "eval", "export", "infer", "serve", "tipc"):
             known |= {option.replace("-", "_").replace("__", "--", 1)
                       for option in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", output(command, "--help"))}
-        for path in pages.all_pages():
-            for option in re.findall(r"`(--[a-z][a-z_-]*)[^`\n]*`", pages.without_fences(path.read_text())):
-                self.assertIn("--" + option[2:].replace("-", "_"), known | OTHERS, f"{pages.name_of(path)}: {option}")
+        named = [(path, option) for path in pages.all_pages()
+                 for option in re.findall(r"`(--[a-z][a-z_-]*)[^`\n]*`", pages.without_fences(path.read_text()))]
+        for path, option in some(named, "options"):
+            self.assertIn("--" + option[2:].replace("-", "_"), known | OTHERS, f"{pages.name_of(path)}: {option}")
 
 
 class ErrorsPage(Case):
@@ -159,9 +166,9 @@ class ErrorsPage(Case):
         tables = [(self.page, "Messages between machines"), (self.page, "Messages in a program"),
                   (pages.page("docs/data_parallel.md"), "When something is wrong")]
         for page, heading in tables:
-            for row in pages.table_under(page, heading)[1:]:
-                for message in re.findall(r"`([^`]+)`", row[0]):
-                    for part in message.split("..."):
+            for row in some(pages.table_under(page, heading)[1:], f"messages under {heading}"):
+                for message in some(re.findall(r"`([^`]+)`", row[0]), f"message in {row}"):
+                    for part in some(filter(str.strip, message.split("...")), f"words in {message}"):
                         self.assertTrue(part.strip() in source, f"{heading}: {message}: {part}")
 
 

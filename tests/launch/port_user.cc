@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +50,7 @@ void connect_to(const sockaddr_in& where) {
     const int client = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(client, reinterpret_cast<const sockaddr*>(&where), sizeof where) == 0) return;
     close(client);
-    poll(nullptr, 0, 5);
+    poll(nullptr, 0, 5);  // layers: sleep ok, because nothing tells a client that a port is listened on
   }
   std::fprintf(stderr, "cannot connect to port %d: %s\n", ntohs(where.sin_port), std::strerror(errno));
   std::exit(5);

@@ -3,9 +3,11 @@
 
 1. A part includes only what modules.txt allows it, and the table itself names only folders that exist.
 2. Environment variables are read in trireme/core/env.cc only.
-3. Nobody sleeps: waits have a deadline and something to wait for. An exception carries, on its line or the one above,
-   the comment `// layers: sleep ok, because ...`.
-4. No two files or folders differ only in case: a file system without case would keep one of them.
+3. Nobody sleeps, not with poll or select on no descriptor either: waits have a deadline and something to wait for. An
+   exception carries, on its line or the one above, the comment `// layers: sleep ok, because ...`.
+4. A source that uses int64_t and the like includes <cstdint>, itself or through a header of ours or of libtorch: other
+   standard headers bring it in with some compilers only (not with libstdc++ 13).
+5. No two files or folders differ only in case: a file system without case would keep one of them.
 """
 import re
 import shutil
@@ -17,7 +19,10 @@ from pathlib import Path
 TABLE = Path(__file__).with_name("modules.txt")
 INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
-SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep)\s*\(")
+SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|clock_nanosleep|sleep)\s*\("
+                   r"|\bp?poll\s*\(\s*(nullptr|NULL|0)\s*,|\bp?select\s*\(\s*0\s*,\s*(nullptr|NULL|0)\s*,")
+INTEGER = re.compile(r"\bu?int(?:8|16|32|64)_t\b")
+BRINGS_INTEGERS = re.compile(r"(cstdint|stdint\.h|(torch|ATen|c10)/.*)$")
 SLEEP_OK = "// layers: sleep ok, because "
 TEST_LIBRARIES = ["gtest/*", "gmock/*", "benchmark/*"]
 
@@ -131,8 +136,25 @@ def check_case(root):
                 yield f"{root / first}: differs from {second} only in case; rename one of them"
 
 
+def brings_integers(root, file, seen):
+    """Whether the file includes what defines int64_t, itself or through our headers."""
+    seen.add(file)
+    names = [match[1] or match[2] for line in file.read_text().splitlines() if (match := INCLUDE.match(line))]
+    if any(BRINGS_INTEGERS.match(name) for name in names):
+        return True
+    ours = [path for name in names for path in (root / name, file.parent / name) if path.is_file()]
+    return any(brings_integers(root, path, seen) for path in ours if path not in seen)
+
+
+def check_integers(root):
+    for file in sources(root, "trireme", "cli", "apps", "examples", "tests"):
+        used = any(INTEGER.search(code_of(line)) for line in file.read_text().splitlines())
+        if used and not brings_integers(root, file, set()):
+            yield f"{file}: uses integers of a fixed width without <cstdint>; include it"
+
+
 def problems(root, table=None):
-    return [*check_includes(root, table or read_table()), *check_calls(root), *check_case(root)]
+    return [*check_includes(root, table or read_table()), *check_calls(root), *check_integers(root), *check_case(root)]
 
 
 if __name__ == "__main__":

@@ -75,10 +75,19 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.problems("trireme/core/x.cc", '// getenv\nauto s = "getenv(environ)";\n'), [])
 
     def test_nobody_sleeps(self):
-        for call in ("std::this_thread::sleep_for(1s);", "usleep(10);", "::sleep(1);"):
+        for call in ("std::this_thread::sleep_for(1s);", "usleep(10);", "::sleep(1);", "::poll(nullptr, 0, 5);",
+                     "ppoll(nullptr, 0, &time, &mask);", "poll(NULL, 0, n);", "select(0, nullptr, nullptr, nullptr, &t);"):
             self.assert_one("tests/faults/x.cc", call + "\n", "x.cc:1:", "deadline")
         reason = "// layers: sleep ok, because the kernel offers no event here\n"
         self.assertEqual(self.problems("tests/faults/x.cc", reason + "usleep(10);\n"), [])
+        for wait in ("::poll(&entry, 1, 5);", "poll(entries, 2, -1);", "column = result.select(0, 1);"):
+            self.assertEqual(self.problems("tests/faults/x.cc", wait + "\n"), [])
+
+    def test_fixed_width_integers_come_from_cstdint(self):
+        self.assert_one("trireme/core/x.h", "#include <string>\nuint64_t n;\n", "x.h:", "<cstdint>")
+        self.assertEqual(self.problems("trireme/core/x.h", "#include <cstdint>\nstd::uint64_t n;\n"), [])
+        self.assertEqual(self.problems("trireme/core/x.h", "// an int64_t\n"), [])
+        self.assertEqual(self.problems("trireme/nn/x.cc", "#include <torch/torch.h>\nint64_t n;\n"), [])
 
     def test_a_part_is_the_deepest_folder_of_the_table(self):
         self.assertEqual(self.problems("trireme/comm/engine/shm/x.cc", '#include "trireme/store/store.h"\n'), [])

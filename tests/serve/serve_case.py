@@ -7,6 +7,7 @@
 """
 
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -70,7 +71,10 @@ class Server:
         return connection
 
     def request(self, method, path, body=None, headers=None, connection=None):
-        connection = connection or self.connect()
+        """Over `connection`, which stays open; without one over a new connection, which is closed afterwards."""
+        if connection is None:
+            with contextlib.closing(self.connect()) as own:
+                return self.request(method, path, body, headers, own)
         connection.request(method, path, body, headers or {})
         return Answer(connection.getresponse())
 

@@ -175,6 +175,10 @@ class Refusals(ServeCase):
         self.assertEqual(server.post(json.dumps({"images": [url]}), "application/json").text.encode(), whole)
         self.assertEqual(server.request("HEAD", "/healthz").text, "")
 
+    def test_reading_the_metrics_leaves_no_connection_open(self):
+        server = self.serve()
+        self.assertEqual([server.metrics()["trireme_connections"] for _ in range(5)], [1] * 5)
+
     def test_clients_that_leave_in_the_middle_harm_nobody(self):
         server = self.serve()
         picture = png(1)
@@ -185,12 +189,12 @@ class Refusals(ServeCase):
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()  # with a reset
         self.assertEqual(server.post(picture).status, 200)
-        wait_for(lambda: server.metrics()["trireme_connections"] <= 3, SECONDS, "the others' end")
+        wait_for(lambda: server.metrics()["trireme_connections"] == 1, SECONDS, "the end of all other connections")
         wait_for(lambda: server.metrics()["trireme_in_flight"] == 1, SECONDS, "the end of all but this request")
 
     def test_every_code_of_the_sources_is_in_the_page_and_the_other_way_round(self):
         root = Path(__file__).resolve().parents[2]
-        sources = [path.read_text() for name in ("http", "serve") for path in (root / "trireme" / name).glob("*.cc")
+        sources = [path.read_text() for path in (root / "trireme/deploy/serve").rglob("*.cc")
                    if not path.name.endswith("_test.cc")]
         used = set(re.findall(r'\bproblem\("(\w+)"\)', "".join(sources)))
         page = (root / "docs/serve.md").read_text().split("## Errors")[1]

@@ -18,6 +18,7 @@ class Backoff {
 
   /// Rests, but not beyond the deadline.
   void pause(Deadline deadline) {
+    // layers: sleep ok, because nothing tells a client that the server it misses has come
     ::poll(nullptr, 0, earlier(deadline, Deadline::in(next_)).poll_timeout());
     next_ = std::min(2 * next_, longest_);
   }

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <memory>
 #include <mutex>
 
 #include "trireme/core/error.h"

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLongestTime = std::chrono::days(30);
-constexpr double kMostBytes = static_cast<double>(int64_t{1} << 40);
+constexpr double kMaxBytes = static_cast<double>(int64_t{1} << 40);
 
 struct Unit {
   std::string_view name;
@@ -71,7 +71,7 @@ milliseconds duration_value(const Given& given) {
 
 size_t bytes_value(const Given& given) {
   const auto value = quantity(given.text, kBytes);
-  if (!value || *value < 1 || *value > kMostBytes)
+  if (!value || *value < 1 || *value > kMaxBytes)
     throw UsageError("{}: must be from 1 byte to 1024G, like 1000000, 512K, 16M or 1.5G", given.shown());
   return static_cast<size_t>(*value);
 }

@@ -16,7 +16,7 @@ namespace {
 using Variables = ParallelEnv::Variables;
 using Names = std::initializer_list<const char*>;
 
-constexpr int kMostRanks = 1 << 24;
+constexpr int kMaxRanks = 1 << 24;
 constexpr int64_t kLongestTimeout = int64_t{1} << 40;  // milliseconds; some 35 years
 
 std::string value(const Variables& variables, const char* name) {
@@ -45,7 +45,7 @@ std::optional<int> agreed(const Variables& variables, Names names, int low) {
   const char* told_by = "";
   for (const char* name : names) {
     if (!has(variables, name)) continue;
-    const int found = static_cast<int>(number(variables, name, low, kMostRanks));
+    const int found = static_cast<int>(number(variables, name, low, kMaxRanks));
     if (result && *result != found)
       throw UsageError("{}={} and {}={} contradict each other; unset one of them", told_by, *result, name, found);
     if (!result) told_by = name;
@@ -127,7 +127,7 @@ void read_place(ParallelEnv& env, const Variables& variables) {
   env.local_world_size = local_size.value_or(std::max(env.local_world_size, env.local_rank + 1));
   env.node_rank = agreed(variables, {"GROUP_RANK"}, 0).value_or(env.node_rank);
   // PADDLE_NNODES may also be a launcher's option ("2:4") that leaked in: GROUP_WORLD_SIZE comes first.
-  const auto paddle_nodes = parse_int(value(variables, "PADDLE_NNODES"), 1, kMostRanks);
+  const auto paddle_nodes = parse_int(value(variables, "PADDLE_NNODES"), 1, kMaxRanks);
   const int fallback = paddle_nodes ? static_cast<int>(*paddle_nodes) : env.node_count;
   env.node_count = agreed(variables, {"GROUP_WORLD_SIZE"}, 1).value_or(fallback);
 }
@@ -141,7 +141,7 @@ void check_place(const ParallelEnv& env) {
     throw UsageError("GROUP_RANK={} must be smaller than GROUP_WORLD_SIZE={}", env.node_rank, env.node_count);
 }
 
-// mpirun and srun know nothing of a master; who needs one exports MASTER_ADDR and MASTER_PORT.
+// mpirun and srun name no master: a program that needs one sets MASTER_ADDR and MASTER_PORT.
 bool may_lack_master(const ParallelEnv& env) {
   return env.world_size == 1 || env.launcher == "mpi" || env.launcher == "slurm";
 }
@@ -204,8 +204,8 @@ bool is_mpi_rank(const Variables& variables) {
 }
 
 void read_rank(ParallelEnv& env, const Variables& variables, const RankNames& names) {
-  env.rank = static_cast<int>(number(variables, names.rank, 0, kMostRanks));
-  env.world_size = static_cast<int>(number(variables, names.size, 1, kMostRanks));
+  env.rank = static_cast<int>(number(variables, names.rank, 0, kMaxRanks));
+  env.world_size = static_cast<int>(number(variables, names.size, 1, kMaxRanks));
   if (env.rank >= env.world_size)
     throw UsageError("{}={} must be smaller than {}={}", names.rank, env.rank, names.size, env.world_size);
 }
@@ -238,10 +238,10 @@ void read_slurm_rank(ParallelEnv& env, const Variables& variables) {
 std::optional<int> tasks_of_node(const std::string& text, int node) {
   for (const std::string& entry : split(text, ',')) {
     const size_t bracket = entry.find("(x");
-    const auto tasks = parse_int(entry.substr(0, bracket), 1, kMostRanks);
+    const auto tasks = parse_int(entry.substr(0, bracket), 1, kMaxRanks);
     std::optional<int64_t> nodes = 1;
     if (bracket != std::string::npos && entry.ends_with(')'))
-      nodes = parse_int(std::string_view(entry).substr(bracket + 2, entry.size() - bracket - 3), 1, kMostRanks);
+      nodes = parse_int(std::string_view(entry).substr(bracket + 2, entry.size() - bracket - 3), 1, kMaxRanks);
     if (!tasks || !nodes) return std::nullopt;
     if (node < *nodes) return static_cast<int>(*tasks);
     node -= static_cast<int>(*nodes);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <string>
@@ -44,6 +45,12 @@ class CaughtLog {
     const std::lock_guard lock(mutex_);
     return lines_;
   }
+  /// Of the lines that contain `part`.
+  size_t count(std::string_view part) const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<size_t>(std::count_if(
+        lines_.begin(), lines_.end(), [&](const std::string& line) { return line.find(part) != std::string::npos; }));
+  }
 
  private:
   mutable std::mutex mutex_;
@@ -56,7 +63,7 @@ template <typename Condition>
 bool eventually(Condition condition, Deadline deadline = Deadline::in(std::chrono::seconds(20))) {
   while (!condition()) {
     if (deadline.passed()) return false;
-    ::poll(nullptr, 0, 2);
+    ::poll(nullptr, 0, 2);  // layers: sleep ok, because `condition` may be about anything
   }
   return true;
 }

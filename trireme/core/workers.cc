@@ -2,7 +2,7 @@
 
 #include "trireme/core/quiet_thread.h"
 
-namespace trireme::data {
+namespace trireme {
 
 Workers::Workers(int threads, const char* what) {
   threads_.reserve(static_cast<size_t>(threads));
@@ -24,7 +24,7 @@ void Workers::stop() {
     stop_ = true;
   }
   changed_.notify_all();
-  drop_waiting();  // now: whoever waits for one of these learns it before the running jobs end
+  drop_waiting();  // now: callers that wait for one of these need not wait for the running jobs
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -57,4 +57,4 @@ void Workers::work() {
   }
 }
 
-}  // namespace trireme::data
+}  // namespace trireme

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme::data {
+namespace trireme {
 
 /// run() and drop_waiting() may be called from several threads.
 class Workers {
@@ -40,7 +40,7 @@ class Workers {
     return result;
   }
 
-  /// Forgets the jobs that have not begun: nobody wants them any more.
+  /// Drops the jobs that have not begun.
   void drop_waiting();
 
  private:
@@ -55,4 +55,4 @@ class Workers {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace trireme::data
+}  // namespace trireme

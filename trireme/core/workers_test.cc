@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace trireme::data {
+namespace trireme {
 namespace {
 
 constexpr std::chrono::seconds kPatience(20);
@@ -127,4 +127,4 @@ TEST_P(WorkersOf, DropWhatHasNotBegun) {
 }
 
 }  // namespace
-}  // namespace trireme::data
+}  // namespace trireme

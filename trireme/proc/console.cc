@@ -62,7 +62,17 @@ bool Console::flush() {
 }
 
 void Console::drain(Deadline deadline) {
-  while (!flush() && !deadline.passed()) ::poll(nullptr, 0, 5);
+  while (!flush() && !deadline.passed()) wait_for_room(deadline);
+}
+
+void Console::wait_for_room(Deadline deadline) {
+  pollfd full[] = {{-1, POLLOUT, 0}, {-1, POLLOUT, 0}};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!out_.held.empty()) full[0].fd = out_.fd;
+    if (!err_.held.empty()) full[1].fd = err_.fd;
+  }
+  ::poll(full, 2, deadline.poll_timeout());
 }
 
 }  // namespace trireme::proc

@@ -40,6 +40,7 @@ class Console {
   };
   static void queue(Sink& sink, const std::string& text);
   static bool flush_sink(Sink& sink);
+  void wait_for_room(Deadline deadline);
 
   std::mutex mutex_;
   Sink out_;           // GUARDED_BY(mutex_)

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,6 +52,14 @@ std::vector<pid_t> own_children() {
     for (const std::string& word : split(read_file(task.path() / "children").value_or(""), ' '))
       if (const auto pid = parse_int(word, 1, INT32_MAX)) pids.push_back(static_cast<pid_t>(*pid));
   return pids;
+}
+
+/// Also waits for its end, which comes at once unless the kernel holds the process.
+void kill_child(pid_t pid, Deadline deadline) {
+  const UniqueFd child(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  ::kill(pid, SIGKILL);
+  if (child) wait_readable(child.get(), deadline);
+  ::waitpid(pid, nullptr, WNOHANG);
 }
 
 }  // namespace
@@ -210,10 +219,8 @@ void ProcessSet::kill_strays() const {
           std::any_of(children_.begin(), children_.end(), [&](const auto& c) { return c.second->guard == pid; });
       if (ours) continue;
       found = true;
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, WNOHANG);
+      kill_child(pid, deadline);
     }
-    if (found) ::poll(nullptr, 0, 2);
   }
 }
 

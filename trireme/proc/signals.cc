@@ -50,6 +50,7 @@ std::optional<int> SignalGate::take() {
 
 std::optional<int> SignalGate::look() {
   const timespec at_once{};
+  // layers: sleep ok, because it does not: it only lets in the signals that wait
   ::ppoll(nullptr, 0, &at_once, &open_);
   return take();
 }

@@ -1,9 +1,11 @@
 // The one contract, on every store.
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <ostream>
+
 #include "trireme/store/etcd_store.h"
 #include "trireme/store/memory_store.h"
-#include "trireme/store/prefix_store.h"
 #include "trireme/store/test_support.h"
 
 namespace trireme {
@@ -29,15 +31,6 @@ class MemoryWorld : public World {
 
  private:
   std::shared_ptr<Store> store_ = std::make_shared<MemoryStore>();
-};
-
-class PrefixWorld : public World {
- public:
-  PrefixWorld() { inner_->set("other", "not ours"); }
-  std::shared_ptr<Store> join() override { return std::make_shared<PrefixStore>(inner_, "ours/"); }
-
- private:
-  std::shared_ptr<Store> inner_ = std::make_shared<MemoryStore>();
 };
 
 class TcpWorld : public World {
@@ -79,7 +72,6 @@ class Contract : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(, Contract,
                          ::testing::Values(Kind{"memory", [] { return std::make_unique<MemoryWorld>(); }},
-                                           Kind{"prefix", [] { return std::make_unique<PrefixWorld>(); }},
                                            Kind{"tcp", [] { return std::make_unique<TcpWorld>(); }},
                                            Kind{"etcd", [] { return std::make_unique<EtcdWorld>(); }}),
                          [](const auto& kind) { return kind.param.name; });
@@ -243,17 +235,6 @@ TEST_P(Contract, KeysAndValuesBeyondTheLimitsAreRefused) {
   EXPECT_THROW(store_->compare_set("k", long_value, ""), UsageError);
   store_->set("k", "still works");
   EXPECT_EQ(store_->try_get("k"), "still works");
-}
-
-TEST(PrefixStore, RoomsDoNotSeeEachOther) {
-  const auto inner = std::make_shared<MemoryStore>();
-  PrefixStore one(inner, "1/"), two(inner, "2/");
-  one.set("k", "first");
-  two.set("k", "second");
-  EXPECT_EQ(one.try_get("k"), "first");
-  EXPECT_THAT(inner->list(""), ElementsAre(Pair("1/k", "first"), Pair("2/k", "second")));
-  EXPECT_THAT(two.list(""), ElementsAre(Pair("k", "second")));
-  EXPECT_THROW(one.set(std::string(Store::kMaxKey, 'k'), ""), UsageError);
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ TEST(QuietThreadTest, TakesNoSignalAndLeavesTheCallersMask) {
 }
 
 TEST(RateLimitedLogTest, SaysHowManyWereLeftOut) {
-  LogCapture lines;
+  const CaughtLog lines;
   {
     RateLimitedLog log(1h);
     for (int i = 0; i < 100; ++i) log.warn("knock");

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <random>
 
 #include "trireme/store/test_support.h"
@@ -24,7 +25,7 @@ class AbuseTest : public ::testing::Test {
   TcpStoreServer::Counters counters() const { return server_->counters(); }
   void expect_good_client_works() { EXPECT_EQ(good_->add("still here", 1), ++count_); }
 
-  LogCapture log_;
+  CaughtLog log_;
   const Token token_ = Token::random();
   std::atomic<int> gone_ = 0;  // outlives the server, whose thread counts here
   std::unique_ptr<TcpStoreServer> server_;

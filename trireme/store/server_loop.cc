@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <exception>
+#include <utility>
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
@@ -52,8 +54,9 @@ void ServerLoop::run() noexcept {
   while (!stopping_) {
     try {
       turn();
-    } catch (const std::exception& error) {  // out of memory, most likely: rest a little, then go on
-      ::poll(nullptr, 0, static_cast<int>(kAcceptRest.count()));
+    } catch (const std::exception& error) {  // out of memory, most likely: go on after a rest, which stop() ends
+      pollfd wake{wake_.first.get(), POLLIN, 0};
+      ::poll(&wake, 1, static_cast<int>(kAcceptRest.count()));
       try {
         log_.warn(error.what());
       } catch (...) {  // a log line is not worth the server
@@ -91,7 +94,7 @@ Deadline ServerLoop::next_deadline() const {
   return next;
 }
 
-// Whatever one client causes ends with that client.
+// An error that one client causes closes that client only.
 void ServerLoop::serve(Id id, short events) {
   try {
     serve_or_throw(id, events);
@@ -246,8 +249,8 @@ bool ServerLoop::accept_one() {
   return false;
 }
 
-// Newcomers that dawdle must not lock honest ones out, and a burst of honest ones must not be turned away: when the
-// places are taken, one that has had ample time gives way, else the queue waits.
+// Slow newcomers must not keep others out, and a burst of good ones must not be refused: when all places are taken, a
+// newcomer that has had ample time is closed, else the new connections wait in the kernel's queue.
 bool ServerLoop::make_room() {
   if (newcomers_ < options_.max_unauthenticated) return true;
   const auto ample = options_.handshake_timeout / 5;

@@ -1,4 +1,4 @@
-// The one thread of TcpStoreServer: accepts, reads, answers, and shows the door. Internal.
+// The one thread of TcpStoreServer: accepts, reads, answers and closes. Internal.
 //
 // Three helpers do the thinking: Gatekeeper judges newcomers, StoreEngine answers requests, Connection holds bytes.
 // This file only moves messages between them and the sockets, and keeps the limits and deadlines.
@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 // Keys and values in memory, with a limit on their total: the part that the memory store and the server share.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

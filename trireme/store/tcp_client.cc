@@ -11,7 +11,7 @@ using wire::Type;
 
 constexpr Millis kTravel{2000};  // what a reply sent at the last moment may take to arrive
 constexpr Millis kOneTry{1000};  // to open one more connection before asking whether the server is still there
-constexpr size_t kMostIdle = 8;
+constexpr size_t kMaxIdle = 8;
 
 Deadline with_travel(Deadline deadline) {
   return deadline.is_never() ? deadline : Deadline::at(deadline.time() + kTravel);
@@ -80,7 +80,7 @@ std::unique_ptr<Channel> TcpStore::borrow(Deadline deadline) {
 
 void TcpStore::give_back(std::unique_ptr<Channel> channel) {
   const std::lock_guard lock(state_mutex_);
-  if (idle_.size() < kMostIdle) idle_.push_back(std::move(channel));
+  if (idle_.size() < kMaxIdle) idle_.push_back(std::move(channel));
 }
 
 void TcpStore::set(const std::string& key, std::string_view value) {

@@ -5,8 +5,8 @@
 //   start_workers(server.endpoint());
 //
 // A connection begins with a challenge; the client proves to know the job's token, then the server does. A client that
-// is wrong, slow, greedy or speaks nonsense is closed and counted, and nobody else notices. What is stored dies with
-// the server.
+// sends a wrong proof, is too slow, asks for too much or breaks the protocol is closed and counted; the others are not
+// affected. The content is lost when the server ends.
 #pragma once
 
 #include <climits>

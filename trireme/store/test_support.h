@@ -9,16 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "trireme/core/file.h"
-#include "trireme/core/log.h"
 #include "trireme/core/net.h"
 #include "trireme/core/test_support.h"
 #include "trireme/store/handshake.h"
@@ -29,31 +25,6 @@
 namespace trireme::testing {
 
 using namespace std::chrono_literals;
-using trireme::eventually;
-using trireme::message_of;
-
-/// Collects what is logged instead of printing it.
-class LogCapture {
- public:
-  LogCapture() {
-    before_ = set_log_sink([this](LogLevel, std::string_view text) {
-      const std::lock_guard lock(mutex_);
-      lines_.emplace_back(text);
-    });
-  }
-  ~LogCapture() { set_log_sink(before_); }
-  size_t count(std::string_view part) const {
-    const std::lock_guard lock(mutex_);
-    size_t found = 0;
-    for (const std::string& line : lines_) found += line.find(part) != std::string::npos;
-    return found;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::vector<std::string> lines_;  // GUARDED_BY(mutex_)
-  LogSink before_;
-};
 
 /// A client that sends whatever a test wants.
 class RawClient {

@@ -1,6 +1,7 @@
 #include "trireme/tipc/own_programs.h"
 
 #include <filesystem>
+#include <functional>
 #include <map>
 
 #include "trireme/core/text.h"

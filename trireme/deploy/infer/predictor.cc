@@ -99,8 +99,8 @@ struct Predictor::State {
   bundle::Description description;
   std::unique_ptr<Engine> engine;
   PredictorOptions options;
-  std::optional<image::Transforms> transforms;   // none: the model reads tensors only
-  mutable std::optional<data::Workers> helpers;  // of the caller, who decodes too; Workers are thread-safe
+  std::optional<image::Transforms> transforms;  // none: the model reads tensors only
+  mutable std::optional<Workers> helpers;       // of the caller, who decodes too; Workers are thread-safe
 };
 
 void Predictor::State::preprocess(std::string_view encoded, std::span<float> image) const {

@@ -16,7 +16,7 @@ std::optional<Budget::Share> Budget::take(size_t bytes, Deadline deadline) {
     mine = changed_.wait_until(lock, deadline.time(), my_turn);
   line_.erase(std::find(line_.begin(), line_.end(), ticket));
   if (mine) free_ -= bytes;
-  changed_.notify_all();  // whoever is first now may find enough
+  changed_.notify_all();  // the next in line may find enough
   if (!mine) return std::nullopt;
   return Share(this, bytes);
 }

@@ -1,11 +1,11 @@
-// Bytes that several threads share: who wants some waits in turn until they are free.
+// Bytes that several threads share: a thread waits in turn until enough are free.
 //
 //   Budget budget(512 << 20);
 //   const auto share = budget.take(bytes, Deadline::in(30s));
 //   if (!share) give_up();                      // else the bytes come back with the end of `share`
 //
-// In turn, so that a large wish is not passed by small ones for ever. Who holds a share must not take another: two who
-// each wait for what the other has would wait for ever. Thread-safe. Must outlive its shares.
+// In turn, so that small requests cannot overtake a large one for ever. A thread that holds a share must not take
+// another: two threads could each wait for the other's. Thread-safe. Must outlive its shares.
 #pragma once
 
 #include <condition_variable>
@@ -57,7 +57,7 @@ class Budget {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   size_t free_;                // GUARDED_BY(mutex_), as all of these
-  std::deque<uint64_t> line_;  // tickets of those who wait, the first in front
+  std::deque<uint64_t> line_;  // tickets of the waiting calls, the next one in front
   uint64_t next_ticket_ = 0;
 };
 

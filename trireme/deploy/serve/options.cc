@@ -106,9 +106,9 @@ const Option& find(const std::string& word) {
 
 /// A worker waits while its picture is in a batch: two batches' worth, so that one fills while the other runs.
 int default_workers(const ServeOptions& options) {
-  constexpr size_t kMost = 64;
+  constexpr size_t kMaxDecoding = 64;
   const size_t batches = 2 * options.service.max_batch;
-  return static_cast<int>(std::min(kMost, batches) + std::max(1U, std::thread::hardware_concurrency()));
+  return static_cast<int>(std::min(kMaxDecoding, batches) + std::max(1U, std::thread::hardware_concurrency()));
 }
 
 void check(const ServeOptions& options) {

@@ -1,10 +1,10 @@
 // The file that tells scripts the port of a server (--port-file).
 //
-//   PortFile file(path);       // whatever an earlier server left there is gone: nobody takes its port for ours
+//   PortFile file(path);       // removes the file of an earlier server, whose port would be taken for ours
 //   file.write(8080);          // appears whole
 //
 // Removes it in the end, unless another server has written its own there. An empty path: no file at all. Throws
-// UsageError for what is no file, SystemError. Not thread-safe.
+// UsageError for a path that is not a file, SystemError. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class PortFile {
   PortFile& operator=(const PortFile&) = delete;
 
   void write(uint16_t port);
-  /// As in the end. While the port is still ours, so that the same content is no other's.
+  /// What the destructor does. Call it while the port is still ours: then the same content cannot be another server's.
   void remove() noexcept;
 
  private:

@@ -1,5 +1,6 @@
 #include "trireme/deploy/serve/predict_request.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -53,7 +54,7 @@ class Reader : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t position, const std::string& /*token*/, const nlohmann::detail::exception& /*why*/) override {
-    throw RequestError(problem("bad_json"), "the body is no JSON: byte {} cannot stand there; {}", position, kForm);
+    throw RequestError(problem("bad_json"), "the body is not JSON: unexpected byte {}; {}", position, kForm);
   }
 
  private:

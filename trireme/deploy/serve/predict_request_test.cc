@@ -40,7 +40,7 @@ TEST(PredictRequest, LinesOfBase64AreOneText) {
 }
 
 TEST(PredictRequest, SaysWhatIsWrong) {
-  EXPECT_THAT(refusal("{\"images\": [\"YQ==\""), HasSubstr("bad_json: the body is no JSON: byte 19"));
+  EXPECT_THAT(refusal("{\"images\": [\"YQ==\""), HasSubstr("bad_json: the body is not JSON: unexpected byte 19"));
   EXPECT_THAT(refusal("\xff\xd8\xff"), HasSubstr("bad_json"));
   EXPECT_THAT(refusal(R"({"images": ["YQ=="]} x)"), HasSubstr("bad_json"));
   EXPECT_THAT(refusal(R"({"images": ["YQ==", "Y-=="]})"), HasSubstr("bad_base64: images[1]: character 2"));

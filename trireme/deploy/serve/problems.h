@@ -13,24 +13,25 @@
 namespace trireme::serve {
 
 inline constexpr http::Problem kProblems[] = {
-    {400, "bad_image", "a picture is no JPEG or PNG, cut off, or damaged", "send the bytes of the file as they are"},
-    {400, "bad_json", "the body is no JSON", "look at the byte that the message names"},
-    {400, "bad_request", "the JSON holds something else than `images` and `topk`", "send the form above"},
-    {400, "bad_base64", "a text of `images` is no Base64",
-     "send the standard alphabet with its padding; line breaks do no harm"},
+    {400, "bad_image", "a picture is not a JPEG or PNG, is cut off, or is damaged",
+     "send the bytes of the file as they are"},
+    {400, "bad_json", "the body is not JSON", "look at the byte that the message names"},
+    {400, "bad_request", "the JSON holds keys other than `images` and `topk`", "send the form above"},
+    {400, "bad_base64", "a text of `images` is not Base64",
+     "send the standard alphabet with its padding; line breaks are allowed"},
     {400, "no_images", "the JSON names no pictures", "send at least one"},
     {400, "too_many_images", "more than `--images-per-request`", "send several requests"},
-    {400, "bad_topk", "`topk` is no whole number from 1, or given twice", "send one, or none"},
+    {400, "bad_topk", "`topk` is not a whole number from 1, or is given twice", "send one, or none"},
     {400, "empty_body", "a prediction without a body", "send a picture, or JSON"},
-    {404, "not_found", "no such path", "take one of those that the message lists"},
-    {405, "method_not_allowed", "the path is there, but not for this method", "take one that `Allow` names"},
+    {404, "not_found", "no such path", "use one that the message lists"},
+    {405, "method_not_allowed", "the path does not take this method", "use one that `Allow` names"},
     {413, "image_too_large", "more pixels than `--max-pixels`, or more than `--decode-memory` alone",
      "send a smaller picture"},
     {415, "unsupported_type", "another `Content-Type`, or a compressed body", "send a type that the message lists"},
     {500, "bad_scores", "the model answers a picture with scores that are not finite",
      "try `--precision fp32`; else the model is broken"},
-    {503, "draining", "the server is shutting down", "ask another one, or come again"},
-    {504, "timeout", "no answer within `--request-timeout`", "come again, with fewer pictures"},
+    {503, "draining", "the server is shutting down", "ask another server, or retry"},
+    {504, "timeout", "no answer within `--request-timeout`", "retry with fewer pictures"},
 };
 
 consteval const http::Problem& problem(std::string_view code) {

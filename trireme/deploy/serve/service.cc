@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 // A thread that decodes keeps the memory of its largest picture for the next one. Beyond this the picture gets a thread
 // of its own, which ends with it: then the budget is all there is, and starting a thread is little beside the decoding.
 constexpr size_t kKeptBytes = size_t{4} << 20;
-constexpr const char* kPaths = "there is: POST /v1/predict, GET /healthz, GET /metrics";
+constexpr const char* kPaths = "POST /v1/predict, GET /healthz or GET /metrics";
 
 /// Names out of a model's files need not be UTF-8; what is not is replaced.
 std::string text_of(const Json& body) {
@@ -27,9 +27,8 @@ std::string text_of(const Json& body) {
 }
 
 http::Response wrong_method(const http::Request& request, const char* allowed) {
-  http::Response response =
-      http::error_response(problem("method_not_allowed"),
-                           fmt::format("{} is answered to {}, not to {}", request.path, allowed, request.method));
+  http::Response response = http::error_response(
+      problem("method_not_allowed"), fmt::format("{} takes {}, not {}", request.path, allowed, request.method));
   response.headers.emplace_back("Allow", allowed);
   return response;
 }
@@ -38,7 +37,7 @@ http::Response unanswered(Unanswered reason, const ServiceOptions& options) {
   switch (reason) {
     case Unanswered::queue_full:
       return http::error_response(http::problem("overloaded"),
-                                  fmt::format("{} pictures wait already; try again", options.max_queue));
+                                  fmt::format("{} pictures wait already; retry", options.max_queue));
     case Unanswered::timed_out:
       return http::error_response(problem("timeout"),
                                   fmt::format("no answer within {:.3g} s (--request-timeout)",
@@ -74,7 +73,7 @@ size_t bytes_per_pixel(std::string_view image) {
 /// Of a picture: decoding, and then resizing until the shorter side is about as long as the network's input: of a
 /// picture that is a thin line this makes far more than it was. As much as the input has bytes, stretched to the
 /// picture's shape, is enough for every usual margin. Looks at the header only. Throws RequestError, and ImageError for
-/// what is no picture.
+/// bytes that are not a picture.
 size_t bytes_to_decode(std::string_view image, size_t tensor_bytes, const ServiceOptions& options) {
   const image::Size size = image::read_size(image, {.max_pixels = INT64_MAX});
   const auto [narrow, wide] = std::minmax(size.width, size.height);
@@ -104,7 +103,7 @@ Service::Service(const infer::Predictor& predictor, const ServiceOptions& option
   predictor_.scores(Tensor(predictor_.input_elements()));
 }
 
-/// That no bytes are no picture is all a good model has to say about them.
+/// An empty input must fail to decode: this checks the preprocessing without running the network.
 void Service::check_preprocessing() const {
   Tensor tensor(predictor_.input_elements());
   try {
@@ -133,7 +132,7 @@ http::Response Service::handle(http::Request& request) {
   if (request.path == "/healthz") return is_get(request) ? health(request) : wrong_method(request, "GET, HEAD");
   if (request.path == "/metrics") return is_get(request) ? metrics_page(request) : wrong_method(request, "GET, HEAD");
   return http::error_response(problem("not_found"),
-                              fmt::format("there is no {}; {}", request.path.substr(0, 100), kPaths));
+                              fmt::format("no such path: {}; use {}", request.path.substr(0, 100), kPaths));
 }
 
 http::Response Service::health(const http::Request& request) const {
@@ -168,7 +167,7 @@ http::Response Service::predict(http::Request& request) {
 PredictRequest Service::read_request(http::Request& request) const {
   const std::string type = media_type(request);
   if (!request.header("content-encoding").empty())
-    throw RequestError(problem("unsupported_type"), "Content-Encoding {} is not understood; send the body as it is",
+    throw RequestError(problem("unsupported_type"), "Content-Encoding {} is not supported; send the body as it is",
                        printable(request.header("content-encoding").substr(0, 40)));
   if (!is_picture_type(type) && type != "application/json")
     throw RequestError(
@@ -185,7 +184,7 @@ PredictRequest Service::read_request(http::Request& request) const {
     result = parse_predict_json(body, {.images = options_.images_per_request});
   const std::vector<std::string_view> topk = request.parameters("topk");
   if (topk.size() + (result.topk ? 1 : 0) > 1)
-    throw RequestError(problem("bad_topk"), "topk is given {} times; once is enough",
+    throw RequestError(problem("bad_topk"), "topk is given {} times; give it once",
                        topk.size() + (result.topk ? 1 : 0));
   if (!topk.empty()) result.topk = parse_topk(topk[0]);
   return result;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 
 #include "trireme/core/text.h"
 

@@ -62,7 +62,7 @@ void Connection::next_request(const Limits& limits) {
   feed(early);
 }
 
-void Connection::encourage() {
+void Connection::send_continue() {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   if (parser.wants_continue()) ::send(fd.get(), kContinue.data(), kContinue.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }

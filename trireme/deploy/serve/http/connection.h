@@ -17,12 +17,12 @@ struct Connection {
     reading,    // a request, or the wait for the next one
     working,    // a worker has the request
     writing,    // the answer
-    lingering,  // the answer is sent; what still comes is thrown away, as closing on it would destroy the answer
+    lingering,  // the answer is sent; closing with unread input would destroy it, so input is read and dropped
   };
 
   Connection(UniqueFd socket, const Limits& limits) : fd(std::move(socket)), parser(limits) {}
 
-  /// Waits for a request of which nothing has come yet.
+  /// No byte of the next request has arrived.
   bool idle() const { return state == State::reading && !parser.begun(); }
 
   enum class Io { more, blocked, ended };
@@ -34,11 +34,11 @@ struct Connection {
   Io discard();
   /// A fresh parser; the memory of the old one is free.
   void forget_request(const Limits& limits);
-  /// Gives the bytes that came too early to a fresh parser.
+  /// Gives the bytes that were sent ahead to a fresh parser.
   void next_request(const Limits& limits);
   void feed(std::string_view bytes);
-  /// "100 Continue", when the client waits for it. 25 bytes into an empty buffer: it cannot block.
-  void encourage();
+  /// Sends "100 Continue" if the client waits for it: 25 bytes into an empty buffer, which cannot block.
+  void send_continue();
   size_t held() const { return parser.held() + heap_bytes(ahead) + heap_bytes(out); }
 
   UniqueFd fd;

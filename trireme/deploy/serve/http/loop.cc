@@ -71,7 +71,7 @@ bool Loop::turn() {
   }
   for (size_t i = 0; i < polled_ids_.size(); ++i)
     if (polled_[kFixed + i].revents != 0) serve(polled_ids_[i]);
-  if (polled_[1].revents != 0) accept_all();  // last: whoever has just sent something need not make room
+  if (polled_[1].revents != 0) accept_all();  // last: a client that has just sent something need not make room
   return true;
 }
 
@@ -81,7 +81,7 @@ void Loop::wait_for_events() {
   polled_.push_back({wake_.first.get(), POLLIN, 0});
   polled_.push_back({may_accept() ? listener_.get() : -1, POLLIN, 0});
   for (const auto& [id, client] : clients_) {
-    if (client.state == State::working) continue;  // nothing to hear, and a client that hung up would wake us for ever
+    if (client.state == State::working) continue;  // nothing to read, and a client that hung up would wake us for ever
     const bool writes = client.state == State::writing;
     polled_.push_back({client.fd.get(), static_cast<short>(writes ? POLLOUT : POLLIN), 0});
     polled_ids_.push_back(id);
@@ -100,22 +100,22 @@ Deadline Loop::next_deadline() const {
   return next;
 }
 
-/// From when on a client that is sending a request may be asked to leave a full server. Requires: State::reading; at
-/// work it has no deadline to reckon from.
+/// From when on a full server may close a client that is sending a request. Requires: State::reading, as the time is
+/// counted back from the deadline.
 Deadline Loop::fair_end(const Connection& client) const {
   return Deadline::at(client.deadline.time() - options_.read_timeout + kFairTime);
 }
 
 // --- connections
 
-/// Whether there is room for one more, or somebody who can be asked to leave.
+/// Whether there is room for one more connection, or one that may be closed for it.
 bool Loop::may_accept() const {
   if (!listener_ || !accept_again_.passed()) return false;
   return clients_.size() < options_.max_connections || first_to_leave() != clients_.end();
 }
 
-/// Of a full server: whoever has been silent for the longest time, else whoever has been sending one request for the
-/// longest, so that many slow senders cannot keep everybody out.
+/// The connection that a full server closes first: the one that has been idle for the longest time, else the one that
+/// has been sending a request for the longest. So slow senders cannot keep new clients out.
 auto Loop::first_to_leave() const -> Clients::const_iterator {
   const auto rank = [&](const Connection& client) {
     if (client.state != State::reading) return Leaving::never;
@@ -178,19 +178,19 @@ void Loop::expire() {
 // --- stopping
 
 void Loop::begin_drain() {
-  accept_all();  // those who connected before now
+  accept_all();  // connections made before now are served
   listener_.reset();
   std::vector<Id> ids;
   for (const auto& [id, client] : clients_)
     if (client.state == State::reading) ids.push_back(id);
-  for (const Id id : ids) serve(id);  // and what they have sent
+  for (const Id id : ids) serve(id);  // as is what they have sent
   draining_ = true;
   parting_ = Deadline::in(kParting);
   for (auto& [id, client] : clients_) client.late = client.idle() && !client.fresh;
 }
 
-/// Open connections without a request may have one on its way; they are heard until the parting is over, and as long as
-/// others are being answered.
+/// A request may be on its way on an idle connection: idle ones are read until the parting is over, and as long as
+/// other requests are being answered.
 bool Loop::all_answered() const {
   if (clients_.empty()) return true;
   return parting_.passed() &&
@@ -216,7 +216,7 @@ Counts Loop::counts() const {
   return {.connections = connections_, .in_flight = in_flight_, .draining = drain_asked_};
 }
 
-// --- one connection. The bools: whether it goes on; else it is to be dropped.
+// --- one connection. These return false when it must be dropped.
 
 void Loop::serve(Id id) {
   Connection& client = clients_.at(id);
@@ -234,7 +234,7 @@ bool Loop::read_request(Id id, Connection& client) {
   const bool was_idle = client.idle();
   const Io io = client.read_some();
   if (io == Io::ended) return false;
-  // Set once: a client that sends a byte now and then gains nothing by it.
+  // Set once: a slow sender gains no time with each byte.
   if (was_idle && !client.idle()) client.deadline = Deadline::in(options_.read_timeout);
   return judge_request(id, client);
 }
@@ -242,9 +242,9 @@ bool Loop::read_request(Id id, Connection& client) {
 bool Loop::judge_request(Id id, Connection& client) {
   count_memory(client);
   if (client.parser.state() == Parser::State::refused) return refuse(id, client, client.parser.refusal());
-  if (client.parser.begun() && held_bytes_ > options_.max_held_bytes)  // not who is silent: he has asked nothing
-    return refuse(id, client, error_response(problem("overloaded"), "too many bytes are being received; try again"));
-  client.encourage();
+  if (client.parser.begun() && held_bytes_ > options_.max_held_bytes)  // idle connections are exempt
+    return refuse(id, client, error_response(problem("overloaded"), "too many bytes are being received; retry"));
+  client.send_continue();
   if (client.parser.state() == Parser::State::complete) start_work(id, client);
   return true;
 }
@@ -264,7 +264,7 @@ void Loop::start_work(Id id, Connection& client) {
   if (options_.is_quick && options_.is_quick(request)) {
     own_answers_.emplace_back(id, handled(request));
   } else if (full) {
-    const std::string message = fmt::format("{} requests wait already; try again", options_.max_waiting);
+    const std::string message = fmt::format("{} requests wait already; retry", options_.max_waiting);
     own_answers_.emplace_back(id, error_response(problem("overloaded"), message));
   } else {
     hand_over(id, std::move(request));
@@ -290,7 +290,7 @@ Response Loop::handled(Request& request) const noexcept {
   } catch (const std::exception& error) {
     log_error("[http] {} {}: {}", request.method, printable(request.path), error.what());
   } catch (...) {
-    log_error("[http] {} {}: an exception of no known kind", request.method, printable(request.path));
+    log_error("[http] {} {}: unknown exception", request.method, printable(request.path));
   }
   return error_response(problem("internal_error"), "the server failed; its log says why");
 }

@@ -24,7 +24,7 @@ namespace trireme::http {
 class Loop {
  public:
   Loop(const ServerOptions& options, UniqueFd listener, Handler handler, Observer observer);
-  /// Returns when all is answered after drain(), or after stop(). Throws nothing.
+  /// Returns after stop(), or after drain() when every request is answered. Throws nothing.
   void run() noexcept;
   void drain();
   void stop();
@@ -76,15 +76,15 @@ class Loop {
   Deadline accept_again_ = Deadline::at({});  // not before: descriptors had run out
   std::vector<pollfd> polled_;
   std::vector<Id> polled_ids_;  // of polled_, after the first two
-  Answers own_answers_;         // that took no worker; sent in the next turn, so that no call goes deeper for each
+  Answers own_answers_;         // made without a worker; sent in the next turn, as sending them here would recurse
 
   std::atomic<bool> drain_asked_{false};
   std::atomic<bool> stop_asked_{false};
   std::atomic<size_t> connections_{0};
   std::atomic<size_t> in_flight_{0};
   std::mutex mutex_;
-  Answers answers_;        // GUARDED_BY(mutex_): the workers' to the loop
-  data::Workers workers_;  // last: its threads use the others
+  Answers answers_;  // GUARDED_BY(mutex_): the workers' to the loop
+  Workers workers_;  // last: its threads use the others
 };
 
 }  // namespace trireme::http

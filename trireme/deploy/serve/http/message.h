@@ -48,8 +48,8 @@ struct Response {
   Headers headers{};
 };
 
-/// {"error": {"code": …, "message": …}}; bytes of the message that are no UTF-8 are shown as \xNN. With 503 goes the
-/// wish to come again.
+/// {"error": {"code": …, "message": …}}; bytes of the message that are not UTF-8 are shown as \xNN. A 503 has the
+/// header Retry-After.
 Response error_response(const Problem& problem, std::string_view message);
 
 struct Ending {

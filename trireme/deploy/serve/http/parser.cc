@@ -131,7 +131,7 @@ size_t Parser::take_head(std::string_view bytes) {
   return end + kHeadEnd.size() - before;
 }
 
-/// As soon as it is whole: who speaks HTTP/0.9 sends nothing more. Not one that is refused before its end.
+/// Reads the request line as soon as it is whole: an HTTP/0.9 client sends nothing after it.
 bool Parser::read_first_line(size_t before) {
   if (headers_at_ > 0) return true;
   const size_t end = line_.find(kLineEnd, before - std::min<size_t>(before, 1));
@@ -158,7 +158,7 @@ bool Parser::read_request_line(std::string_view line) {
   const std::string_view version = line.substr(target_end + 1);
   if (!version.starts_with("HTTP/")) return refuse(problem("not_http"), kNoRequestLine);
   if (version != "HTTP/1.1" && version != "HTTP/1.0")
-    return refuse(problem("bad_version"), "only HTTP/1.1 and HTTP/1.0 are spoken here");
+    return refuse(problem("bad_version"), "the version is not supported; use HTTP/1.1 or HTTP/1.0");
   request_.method = line.substr(0, method_end);
   old_ = version == "HTTP/1.0";
   request_.keep_alive = !old_;  // unless told otherwise
@@ -198,7 +198,7 @@ bool Parser::choose_body() {
 
 bool Parser::check_host() {
   if (count("host") > 1 || (!old_ && count("host") == 0))
-    return refuse(problem("bad_header"), "HTTP/1.1 wants exactly one Host header");
+    return refuse(problem("bad_header"), "HTTP/1.1 needs exactly one Host header");
   const std::string connection = to_lower(request_.header("connection"));
   if (connection.find("close") != std::string::npos) request_.keep_alive = false;
   if (old_ && connection.find("keep-alive") != std::string::npos) request_.keep_alive = true;
@@ -206,24 +206,24 @@ bool Parser::check_host() {
 }
 
 bool Parser::read_body_length() {
-  constexpr int64_t kMost = int64_t{1} << 60;
+  constexpr int64_t kMaxLength = int64_t{1} << 60;
   const bool chunked = count("transfer-encoding") > 0;
   if (count("content-length") + count("transfer-encoding") > 1)
     return refuse(problem("bad_header"),
-                  "the length of the body is told more than once (Content-Length, Transfer-Encoding)");
-  if (chunked && old_) return refuse(problem("bad_header"), "HTTP/1.0 knows no Transfer-Encoding");
+                  "the length of the body is given more than once (Content-Length, Transfer-Encoding)");
+  if (chunked && old_) return refuse(problem("bad_header"), "HTTP/1.0 has no Transfer-Encoding");
   if (chunked && to_lower(request_.header("transfer-encoding")) != "chunked")
-    return refuse(problem("bad_transfer_encoding"), "the only Transfer-Encoding understood here is chunked");
+    return refuse(problem("bad_transfer_encoding"), "the only Transfer-Encoding supported is chunked");
   if (count("content-length") > 0) {
     const std::string_view text = request_.header("content-length");
-    const auto number = parse_int(text, 0, kMost);
+    const auto number = parse_int(text, 0, kMaxLength);
     if (!number || text.starts_with('-'))
       return refuse(problem("bad_header"), "Content-Length is not a number of bytes");
     left_ = static_cast<uint64_t>(*number);
   }
   if (request_.method == "POST" && !chunked && count("content-length") == 0)
     return refuse(problem("length_required"),
-                  "how long is the body? POST wants Content-Length (0 without a body) or Transfer-Encoding: chunked");
+                  "POST needs Content-Length (0 without a body) or Transfer-Encoding: chunked");
   if (left_ > limits_.body_bytes) return refuse_body(left_);
   step_ = chunked ? Step::chunk_size : left_ > 0 ? Step::body : Step::complete;
   return true;
@@ -232,8 +232,8 @@ bool Parser::read_body_length() {
 bool Parser::read_expectation() {
   const std::string_view expected = request_.header("expect");
   if (!expected.empty() && to_lower(expected) != "100-continue")
-    return refuse(problem("bad_expectation"), "the only Expect understood here is 100-continue");
-  // Who speaks HTTP/1.0 would take it for the answer (RFC 9110, 10.1.1).
+    return refuse(problem("bad_expectation"), "the only Expect supported is 100-continue");
+  // An HTTP/1.0 client would take it for the answer (RFC 9110, 10.1.1).
   wants_continue_ = !expected.empty() && !old_ && step_ != Step::complete;
   return true;
 }

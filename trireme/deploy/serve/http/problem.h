@@ -30,7 +30,7 @@ consteval const Problem& find_problem(const Problem (&table)[N], std::string_vie
 inline constexpr Problem kProblems[] = {
     {400, "not_http", "the first line is not that of an HTTP request, or the client speaks TLS",
      "send `METHOD /path HTTP/1.1`; `http://`, not `https://`"},
-    {400, "bad_header", "a header has not the form `NAME: VALUE`, `Host` is missing, or two lengths are given",
+    {400, "bad_header", "a header is not of the form `NAME: VALUE`, `Host` is missing, or two lengths are given",
      "send each once, in lines that end in CR LF"},
     {400, "bad_chunk", "a chunk of the body is not as long as it says", "send `Content-Length` instead of chunks"},
     {408, "request_timeout", "the request did not arrive in time", "send faster, or less"},
@@ -39,11 +39,11 @@ inline constexpr Problem kProblems[] = {
     {417, "bad_expectation", "an `Expect` other than `100-continue`", "leave it out"},
     {431, "header_too_large", "request line and headers have more than 16 KiB", "send a shorter URL and fewer headers"},
     {431, "too_many_headers", "more than 100 headers", "send fewer"},
-    {500, "internal_error", "the server failed", "read the server's log, which says how"},
+    {500, "internal_error", "the server failed", "read the server's log"},
     {501, "bad_transfer_encoding", "a `Transfer-Encoding` other than `chunked`", "send the body as it is"},
-    {503, "overloaded", "too much waits already, or too many bytes are on their way",
-     "come again after `Retry-After` seconds"},
-    {505, "bad_version", "neither HTTP/1.1 nor HTTP/1.0", "let the client speak HTTP/1.1"},
+    {503, "overloaded", "too many requests wait, or too many bytes are being received",
+     "retry after `Retry-After` seconds"},
+    {505, "bad_version", "neither HTTP/1.1 nor HTTP/1.0", "use HTTP/1.1"},
 };
 
 consteval const Problem& problem(std::string_view code) {

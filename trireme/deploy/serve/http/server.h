@@ -36,33 +36,33 @@ struct ServerOptions {
   Clock::duration read_timeout = std::chrono::seconds(30);   ///< for a whole request to come
   Clock::duration write_timeout = std::chrono::seconds(30);  ///< for a whole answer to be taken
   Clock::duration idle_timeout = std::chrono::seconds(60);   ///< between requests
-  /// Requests that the handler answers without waiting: it does so on the server's own thread, however busy the
-  /// workers.
+  /// Requests that the handler answers without waiting: they are answered on the server's own thread, even when all
+  /// workers are busy.
   std::function<bool(const Request&)> is_quick{};
 };
 
-/// Runs on the workers, and for quick requests on the server's thread. An exception is logged and answered with 500,
-/// without its words.
+/// Runs on the workers, and for quick requests on the server's thread. An exception is logged, and answered with 500
+/// without its message.
 using Handler = std::function<Response(Request&)>;
-/// Told of every answer as it is about to be sent, also of those that never reached the handler.
+/// Called before each answer is sent, also for requests that never reached the handler.
 using Observer = std::function<void(int status, double seconds)>;
 
 class Loop;
 
 class Server {
  public:
-  /// Serves those who connect to `listener` (core/net.h).
+  /// Serves the connections of `listener` (core/net.h).
   Server(UniqueFd listener, const ServerOptions& options, Handler handler, Observer observer = {});
-  /// At once: connections are closed, workers finish what they are at.
+  /// Closes all connections; waits for the requests that workers are answering.
   ~Server();
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
   uint16_t port() const { return port_; }
   Counts counts() const;
-  /// Begins to stop; returns at once.
+  /// Begins to stop, and returns.
   void drain();
-  /// Whether all was answered by the deadline. After drain().
+  /// Whether every request was answered by the deadline. Requires drain().
   bool wait(Deadline deadline) const;
   /// Becomes readable when the server has stopped: for poll(2).
   int stopped_fd() const { return stopped_.first.get(); }

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,12 @@ class TestClient {
     }
   }
   void end() { ::shutdown(socket_.get(), SHUT_WR); }
+  /// Closes with a reset: the other side loses what it has not read or sent yet.
+  void reset() {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    socket_.reset();
+  }
 
   /// Whether something of an answer, or the end, has come by the deadline.
   bool hears(Deadline deadline) { return wait_readable(socket_.get(), deadline); }
