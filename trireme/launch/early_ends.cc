@@ -30,13 +30,13 @@ void EarlyEnds::note(WorkerEnding worker) {
   keep_last(worker.last_lines, kMaxLines);
   try {
     ended_.note_end(worker.rank, to_json(worker));
-  } catch (const PeerError&) {
+  } catch (const Error&) {
   }
 }
 
 bool EarlyEnds::gave_up(int rank, const Ending& ending) try {
   return may_be_a_peer_error(ending) && ended_.wait_of(rank).has_value();
-} catch (const PeerError&) {
+} catch (const Error&) {
   return false;
 }
 
@@ -52,7 +52,7 @@ std::optional<WorkerEnding> EarlyEnds::culprit_of(int rank) try {
     return culprit;
   }
   return std::nullopt;
-} catch (const PeerError&) {
+} catch (const Error&) {
   return std::nullopt;
 }
 

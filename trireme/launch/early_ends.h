@@ -15,7 +15,7 @@
 
 namespace trireme::launch {
 
-/// A lost store is not an error here: the launchers notice the loss elsewhere.
+/// A store that is lost or full is not an error here: the job goes on, and the launchers notice a loss elsewhere.
 class EarlyEnds {
  public:
   EarlyEnds(std::shared_ptr<Store> store, int attempt) : ended_(std::move(store), attempt) {}
