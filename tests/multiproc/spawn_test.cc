@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
 #include "trireme/store/job.h"
+#include "trireme/store/meeting_store.h"
 #include "trireme/store/store.h"
 
 namespace trireme {
@@ -144,12 +146,54 @@ std::string output_of(const std::string& command) {
   return output;
 }
 
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++found;
+  return found;
+}
+
 TEST_F(SpawnTest, OutputHasItsRankAndWhatMainPrintedBeforeIsShownOnce) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::string output = output_of(self + " --gtest_filter=SpawnTest.Prints 2>&1");
   EXPECT_THAT(output, AllOf(HasSubstr("\nrank 0: inside 0\n"), HasSubstr("\nrank 1: inside 1\n"),
                             HasSubstr("\nafter the call\n")));
-  EXPECT_EQ(output.find("before the call"), output.rfind("before the call")) << output;
+  EXPECT_EQ(count(output, "before the call"), 1) << output;
+}
+
+// As comm waits for the members of a group.
+void meet_rank_1() {
+  const Job job = connect_job();
+  MeetingStore meeting(job.store, {.operation = "new_group", .prefix = "group/", .me = 0, .ranks = {0, 1}});
+  try {
+    meeting.get("never", Deadline::in(20s));
+  } catch (const PeerError&) {
+    EndedRanks(job.store, 0).note_wait({.rank = 0, .operation = "new_group", .ranks = {1}});
+    throw;
+  }
+}
+
+TEST_F(SpawnTest, ARankThatReturnsWhileAnotherWaitsForItIsTheCulprit) {
+  const SpawnError error = error_of(
+      [] {
+        if (get_rank() == 0) meet_rank_1();
+      },
+      {.nprocs = 2});
+  EXPECT_EQ(error.rank(), 1);
+  EXPECT_EQ(error.exit_code(), exit_code::kPeer);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1 ended with exit code 0 while rank 0 waited for it in new_group; "));
+}
+
+TEST_F(SpawnTest, ARankMayReturnEarlyWhenNobodyWaitsForIt) {
+  spawn(
+      [] {
+        if (get_rank() == 1) return;
+        const Job job = connect_job();
+        EndedRanks ended(job.store, 0);
+        const Deadline deadline = Deadline::in(20s);
+        while (!ended.list().contains(1) && !deadline.passed()) ::poll(nullptr, 0, 10);
+        EXPECT_TRUE(ended.list().contains(1));
+      },
+      {.nprocs = 2});
 }
 
 TEST_F(SpawnTest, JoinWithATimeoutAndTheDestructorStops) {

@@ -3,17 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "trireme/comm/backends/gloo.h"
 #include "trireme/comm/engine/checked.h"
 #include "trireme/comm/engine/hierarchical.h"
 #include "trireme/comm/engine/local.h"
 #include "trireme/comm/engine/mpi.h"
+#include "trireme/comm/engine/reporting.h"
 #include "trireme/comm/engine/shm.h"
 #include "trireme/comm/engine/topology.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/store/meeting_store.h"
 
 namespace trireme {
 namespace {
@@ -54,13 +57,52 @@ std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> r
 
 std::shared_ptr<Context> Context::meet(const ContextOptions& options) {
   std::shared_ptr<Context> context(new Context(options));
-  if (options.store && options.world.size > 1) context->exchange_cards();
+  if (!options.store || options.world.size == 1) return context;
+  std::vector<int> everyone(static_cast<size_t>(options.world.size));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  context->watch_meeting("init_parallel_env", "card", everyone,
+                         [&](const std::shared_ptr<Store>& store) { context->exchange_cards(*store); });
   return context;
 }
 
+// Ranks meet in the store. Under our own launcher, a rank that has ended and cannot come any more ends the wait.
+template <typename Meet>
+void Context::watch_meeting(const char* operation, const std::string& name, std::span<const int> ranks,
+                            const Meet& meet) {
+  if (!options_.attempt || !options_.store) return meet(options_.store);
+  const auto store =
+      std::make_shared<MeetingStore>(options_.store, MeetingStore::Options{.operation = operation,
+                                                                           .prefix = options_.prefix + name + "/",
+                                                                           .me = options_.world.rank,
+                                                                           .ranks = {ranks.begin(), ranks.end()},
+                                                                           .attempt = *options_.attempt});
+  try {
+    meet(store);
+    store->finish();
+  } catch (const PeerError&) {
+    note_wait(operation, store->unfinished());
+    throw;
+  }
+}
+
+// So that the launcher can tell the rank that ended early from those that failed because of it.
+void Context::note_wait(const char* operation, std::vector<int> ranks) const {
+  std::erase(ranks, options_.world.rank);
+  EndedRanks(options_.store, *options_.attempt)
+      .note_wait({.rank = options_.world.rank, .operation = operation, .ranks = std::move(ranks)});
+}
+
+std::unique_ptr<Engine> Context::report_failures(std::unique_ptr<Engine> engine, std::span<const int> ranks) const {
+  if (!options_.attempt || !options_.store || ranks.size() == 1) return engine;
+  const std::vector<int> members(ranks.begin(), ranks.end());
+  return make_reporting_engine(std::move(engine),
+                               [this, members](const char* operation, const std::vector<int>& places) {
+                                 note_wait(operation, pick(members, places));
+                               });
+}
+
 // Rank 0 collects the cards and gives out the pack: two keys to ask for on every other rank, however many there are.
-void Context::exchange_cards() {
-  Store& store = *options_.store;
+void Context::exchange_cards(Store& store) {
   const Deadline deadline = Deadline::in(options_.timeout);
   const std::string prefix = options_.prefix + "card/";
   beacon_ = std::make_unique<Beacon>(options_.address);
@@ -111,24 +153,25 @@ std::string Context::find_dead(std::span<const int> ranks, size_t turn) const {
   return name_dead(suspects);
 }
 
-std::unique_ptr<Engine> Context::make_gloo(const std::string& name, std::span<const int> ranks) {
+std::unique_ptr<Engine> Context::make_gloo(const std::shared_ptr<Store>& store, const std::string& name,
+                                           std::span<const int> ranks) {
   const std::vector<int> members(ranks.begin(), ranks.end());
-  return make_gloo_engine(options_.store,
-                          {.prefix = options_.prefix + name + "/gloo/",
-                           .me = me_among(ranks),
-                           .address = options_.address,
-                           .timeout = options_.timeout,
-                           .blame = [this, members] { return blame(members); },
-                           .find_dead = [this, members](size_t turn) { return find_dead(members, turn); }});
+  return make_gloo_engine(store, {.prefix = options_.prefix + name + "/gloo/",
+                                  .me = me_among(ranks),
+                                  .address = options_.address,
+                                  .timeout = options_.timeout,
+                                  .blame = [this, members] { return blame(members); },
+                                  .find_dead = [this, members](size_t turn) { return find_dead(members, turn); }});
 }
 
-std::unique_ptr<Engine> Context::make_shm(const std::string& name, std::span<const int> ranks) {
-  return make_shm_engine(options_.store,
-                         {.name = options_.prefix + name, .me = me_among(ranks), .timeout = options_.timeout},
+std::unique_ptr<Engine> Context::make_shm(const std::shared_ptr<Store>& store, const std::string& name,
+                                          std::span<const int> ranks) {
+  return make_shm_engine(store, {.name = options_.prefix + name, .me = me_among(ranks), .timeout = options_.timeout},
                          Deadline::in(options_.timeout));
 }
 
-std::unique_ptr<Engine> Context::make_hierarchical(const std::string& name, std::span<const int> ranks) {
+std::unique_ptr<Engine> Context::make_hierarchical(const std::shared_ptr<Store>& store, const std::string& name,
+                                                   std::span<const int> ranks) {
   const std::vector<int> host_of = hosts_of(cards_, ranks);
   const Topology topology(host_of);
   const RankInfo me = me_among(ranks);
@@ -136,40 +179,50 @@ std::unique_ptr<Engine> Context::make_hierarchical(const std::string& name, std:
   const int place = topology.place_of(me.rank);
   const std::vector<int> inside = pick(ranks, topology.members(host));
   const std::vector<int> column = pick(ranks, topology.column(place));
-  return make_hierarchical_engine(me,
-                                  {.host_of = host_of,
-                                   .inner = make_plain_engine(inside.size() == 1 ? Transport::local : Transport::shm,
-                                                              fmt::format("{}/host{}", name, host), inside),
-                                   .across = make_plain_engine(column.size() == 1 ? Transport::local : Transport::gloo,
-                                                               fmt::format("{}/place{}", name, place), column),
-                                   .flat = make_gloo(name + "/flat", ranks)});
+  return make_hierarchical_engine(
+      me, {.host_of = host_of,
+           .inner = make_plain_engine(inside.size() == 1 ? Transport::local : Transport::shm, store,
+                                      fmt::format("{}/host{}", name, host), inside),
+           .across = make_plain_engine(column.size() == 1 ? Transport::local : Transport::gloo, store,
+                                       fmt::format("{}/place{}", name, place), column),
+           .flat = make_gloo(store, name + "/flat", ranks)});
 }
 
-std::unique_ptr<Engine> Context::make_plain_engine(Transport transport, const std::string& name,
-                                                   std::span<const int> ranks) {
+std::unique_ptr<Engine> Context::make_plain_engine(Transport transport, const std::shared_ptr<Store>& store,
+                                                   const std::string& name, std::span<const int> ranks) {
   switch (transport) {
     case Transport::local:
       return make_local_engine();
     case Transport::shm:
-      return make_shm(name, ranks);
+      return make_shm(store, name, ranks);
     case Transport::gloo:
-      return make_gloo(name, ranks);
+      return make_gloo(store, name, ranks);
     case Transport::hierarchical:
-      return make_hierarchical(name, ranks);
+      return make_hierarchical(store, name, ranks);
     case Transport::mpi:
       return make_mpi_engine({.world_ranks = {ranks.begin(), ranks.end()}, .timeout = options_.timeout});
   }
   throw std::logic_error("no such Transport");
 }
 
-std::unique_ptr<Engine> Context::make_engine(const std::string& name, std::span<const int> ranks) {
+std::unique_ptr<Engine> Context::make_engine(const std::string& name, std::span<const int> ranks,
+                                             const char* operation) {
   if (!options_.mpi && ranks.size() > 1 && !options_.store)
     throw UsageError("{} ranks, but no store to meet in: start the program by trireme launch, mpirun or torchrun",
                      ranks.size());
+  if (ranks.size() == 1) return meet_members(options_.store, name, ranks);
+  std::unique_ptr<Engine> engine;
+  watch_meeting(operation, name, ranks,
+                [&](const std::shared_ptr<Store>& store) { engine = meet_members(store, name, ranks); });
+  return report_failures(std::move(engine), ranks);
+}
+
+std::unique_ptr<Engine> Context::meet_members(const std::shared_ptr<Store>& store, const std::string& name,
+                                              std::span<const int> ranks) {
   const Transport transport = options_.mpi        ? Transport::mpi
                               : ranks.size() == 1 ? Transport::local
                                                   : choose_transport(hosts_of(cards_, ranks), options_.backend);
-  std::unique_ptr<Engine> engine = make_plain_engine(transport, name, ranks);
+  std::unique_ptr<Engine> engine = make_plain_engine(transport, store, name, ranks);
   // Shared memory compares the ranks' calls anyway.
   if (options_.check && transport != Transport::local && transport != Transport::shm)
     engine = make_checked_engine(std::move(engine));

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ struct ContextOptions {
   int gpu_index = -1;            ///< its number in this process
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};
   bool check = false;
-  bool mpi = false;  ///< started by mpirun or srun
+  bool mpi = false;            ///< started by mpirun or srun
+  std::optional<int> attempt;  ///< the restart of our own launcher's job; nothing: nobody tells which ranks have ended
 };
 
 /// What a rank tells the others about itself.
@@ -61,8 +63,10 @@ class Context {
 
   /// The name of the group of these ranks: another one each time it is asked for, the same on every member.
   std::string name_group(std::span<const int> ranks);
-  /// Meets the members. `ranks` are world ranks in the order of the group; this process is one of them.
-  std::unique_ptr<Engine> make_engine(const std::string& name, std::span<const int> ranks);
+  /// Meets the members. `ranks` are world ranks in the order of the group; this process is one of them. `operation` is
+  /// what the program has called, for messages.
+  std::unique_ptr<Engine> make_engine(const std::string& name, std::span<const int> ranks,
+                                      const char* operation = "new_group");
   /// Who of these is dead or cut off, in words and by its number among them; "" when all live.
   std::string blame(std::span<const int> ranks) const;
   /// Who of a few of these is dead; which few is the caller's `turn`, so that asking again and again costs little
@@ -71,12 +75,22 @@ class Context {
 
  private:
   explicit Context(const ContextOptions& options) : options_(options) {}
-  void exchange_cards();
+  void exchange_cards(Store& store);
+  std::unique_ptr<Engine> meet_members(const std::shared_ptr<Store>& store, const std::string& name,
+                                       std::span<const int> ranks);
+  template <typename Meet>
+  void watch_meeting(const char* operation, const std::string& name, std::span<const int> ranks, const Meet& meet);
+  std::unique_ptr<Engine> report_failures(std::unique_ptr<Engine> engine, std::span<const int> ranks) const;
+  void note_wait(const char* operation, std::vector<int> ranks) const;
   Suspect suspect(std::span<const int> ranks, size_t place) const;
-  std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::string& name, std::span<const int> ranks);
-  std::unique_ptr<Engine> make_gloo(const std::string& name, std::span<const int> ranks);
-  std::unique_ptr<Engine> make_shm(const std::string& name, std::span<const int> ranks);
-  std::unique_ptr<Engine> make_hierarchical(const std::string& name, std::span<const int> ranks);
+  std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::shared_ptr<Store>& store,
+                                            const std::string& name, std::span<const int> ranks);
+  std::unique_ptr<Engine> make_gloo(const std::shared_ptr<Store>& store, const std::string& name,
+                                    std::span<const int> ranks);
+  std::unique_ptr<Engine> make_shm(const std::shared_ptr<Store>& store, const std::string& name,
+                                   std::span<const int> ranks);
+  std::unique_ptr<Engine> make_hierarchical(const std::shared_ptr<Store>& store, const std::string& name,
+                                            std::span<const int> ranks);
   RankInfo me_among(std::span<const int> ranks) const;
 
   const ContextOptions options_;

@@ -56,7 +56,7 @@ void set_backends(Group::State& state) {
   state.process_group->setGroupName(state.name);
 }
 
-Group make_group(const std::shared_ptr<Context>& context, std::vector<int> ranks) {
+Group make_group(const std::shared_ptr<Context>& context, std::vector<int> ranks, const char* operation) {
   const auto me = std::find(ranks.begin(), ranks.end(), context->options().world.rank);
   if (me == ranks.end()) return {};
   auto state = std::make_shared<Group::State>();
@@ -64,7 +64,7 @@ Group make_group(const std::shared_ptr<Context>& context, std::vector<int> ranks
   state->rank = static_cast<int>(me - ranks.begin());
   state->name = context->name_group(ranks);
   state->ranks = std::move(ranks);
-  state->cpu = c10::make_intrusive<EngineBackend>(context->make_engine(state->name, state->ranks));
+  state->cpu = c10::make_intrusive<EngineBackend>(context->make_engine(state->name, state->ranks, operation));
   state->cuda = make_cuda_backend(*context, *state);
   set_backends(*state);
   return Group(state);
@@ -102,7 +102,7 @@ c10d::Backend& Group::State::backend_for(const c10::Device& device) const {
 Group make_world_group(std::shared_ptr<Context> context) {
   std::vector<int> ranks(static_cast<size_t>(context->options().world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  Group world = make_group(context, std::move(ranks));
+  Group world = make_group(context, std::move(ranks), "init_parallel_env");
   const std::lock_guard lock(g_mutex);
   g_world = world;
   return world;
@@ -150,7 +150,7 @@ void Group::abort(std::string_view reason) const {
 }
 
 Group Group::new_group(const std::vector<int>& ranks) const {
-  return make_group(state().context, world_ranks(state().ranks, ranks));
+  return make_group(state().context, world_ranks(state().ranks, ranks), "new_group");
 }
 
 Group Group::split(int color, int key) const {

@@ -5,15 +5,21 @@
 
 #include <deque>
 #include <future>
+#include <mutex>
 #include <optional>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
+#include "trireme/core/parallel_env.h"
+#include "trireme/core/training_note.h"
 #include "trireme/core/workers.h"
 #include "trireme/data/device_copy.h"
 #include "trireme/data/order/sampler.h"
 
 namespace trireme::data {
 namespace {
+
+[[gnu::section(".note.trireme"), gnu::used]] const TrainingNote kLoaderNote{};
 
 constexpr int kMostWorkers = 1024;
 constexpr int kMostPrefetch = 1024;
@@ -27,6 +33,27 @@ SamplerOptions sampler_options(const Dataset* dataset, const LoaderOptions& opti
           .order = options.order,
           .seed = options.seed,
           .multi_scale = options.multi_scale};
+}
+
+// 1 where the environment cannot be read: init_parallel_env() says what is wrong with it.
+int ranks_of_job() {
+  try {
+    return get_world_size();
+  } catch (const UsageError&) {
+    return 1;
+  }
+}
+
+void warn_if_ranks_read_the_same(int64_t samples) {
+  static std::once_flag warned;
+  const int ranks = ranks_of_job();
+  if (ranks > 1)
+    std::call_once(warned, [&] {
+      log_warning(
+          "Loader: this job has {} ranks, and each of them reads all {} samples; pass the world as the third argument: "
+          "Loader(dataset, options, world), or RankInfo{{0, 1}} where that is meant",
+          ranks, samples);
+    });
 }
 
 std::unique_ptr<Workers> make_workers(const LoaderOptions& options) {
@@ -160,6 +187,11 @@ class Loader::Impl {
   DeviceCopy copy_;                   // the sampler's next step, when it was sent ahead
   std::unique_ptr<Workers> workers_;  // null: the calling thread reads
 };
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options)
+    : Loader(std::move(dataset), options, RankInfo{0, 1}) {
+  warn_if_ranks_read_the_same(this->dataset()->size());
+}
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, RankInfo me, torch::Device device)
     : impl_(std::make_unique<Impl>(std::move(dataset), options, me, device)) {}

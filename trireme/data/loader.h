@@ -58,12 +58,18 @@ class Loader {
  public:
   class Iterator;
 
-  /// Throws UsageError for an empty dataset and options that make no sense.
-  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options = {}, RankInfo me = {},
+  /// The whole dataset, on the CPU. In a job of several ranks each of them reads every sample then, which the log warns
+  /// of, once; RankInfo{0, 1} says that it is meant. Throws UsageError for an empty dataset and options that make no
+  /// sense, as do all below.
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options = {});
+  template <std::derived_from<Dataset> D>
+  Loader(D dataset, const LoaderOptions& options = {}) : Loader(share(std::move(dataset)), options) {}
+  /// This rank's share.
+  Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, RankInfo me,
          torch::Device device = torch::kCPU);
   template <std::derived_from<Dataset> D>
-  Loader(D dataset, const LoaderOptions& options = {}, RankInfo me = {}, torch::Device device = torch::kCPU)
-      : Loader(std::shared_ptr<const Dataset>(std::make_shared<const D>(std::move(dataset))), options, me, device) {}
+  Loader(D dataset, const LoaderOptions& options, RankInfo me, torch::Device device = torch::kCPU)
+      : Loader(share(std::move(dataset)), options, me, device) {}
   /// On the device of the world.
   template <HasDevice World>
   Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options, const World& world)
@@ -99,6 +105,11 @@ class Loader {
   void load_state(const SamplerState& state);
 
  private:
+  template <typename D>
+  static std::shared_ptr<const Dataset> share(D dataset) {
+    return std::make_shared<const D>(std::move(dataset));
+  }
+
   class Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -11,7 +11,9 @@
 #include <set>
 #include <thread>
 
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/data/test_numbers.h"
 
 namespace trireme::data {
@@ -374,6 +376,40 @@ TEST(LoaderErrors, NameWhatIsWrong) {
   EXPECT_THAT(message([] { Loader(std::shared_ptr<const Dataset>()); }), HasSubstr("null pointer"));
   Loader loader(numbers(3));
   EXPECT_THAT(message([&] { loader.load_state({.samples = 4}); }), HasSubstr("of 4 samples, this one has 3"));
+}
+
+// Variables of a rank that torchrun has started.
+class RankOfTwo {
+ public:
+  RankOfTwo() { set("0", "2", "1", "127.0.0.1", "29500"); }
+  ~RankOfTwo() { set({}, {}, {}, {}, {}); }
+
+ private:
+  using Value = std::optional<std::string>;
+  static void set(const Value& rank, const Value& size, const Value& nodes, const Value& host, const Value& port) {
+    for (const char* name : {"RANK", "LOCAL_RANK"}) env::set(name, rank);
+    for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"}) env::set(name, size);
+    env::set("GROUP_WORLD_SIZE", nodes);
+    env::set("MASTER_ADDR", host);
+    env::set("MASTER_PORT", port);
+  }
+};
+
+TEST(LoaderWorld, OneThatIsMissingIsWarnedOfOnce) {
+  std::vector<std::string> warnings;
+  const LogSink before = set_log_sink([&](LogLevel, std::string_view text) { warnings.emplace_back(text); });
+  Loader(numbers(10));
+  {
+    const RankOfTwo rank;
+    Loader(numbers(10), {}, RankInfo{0, 1});  // meant
+    Loader(numbers(10), {}, FakeWorld());
+    EXPECT_TRUE(warnings.empty()) << warnings[0];
+    Loader(numbers(10));
+    Loader(numbers(10), {.batch_size = 2});
+  }
+  set_log_sink(before);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("2 ranks, and each of them reads all 10 samples; pass the world as the third"));
 }
 
 }  // namespace

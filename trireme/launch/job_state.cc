@@ -12,6 +12,10 @@ void JobState::exited(int worker, Exit exit) {
   w.stopped = stopping();
 }
 
+void JobState::confirm(int worker) {
+  workers_.at(static_cast<size_t>(worker)).exit.value().victim = false;
+}
+
 void JobState::stop(int signal, Clock::time_point now) {
   if (stopping()) return;
   signals_.push_back(signal);
@@ -44,21 +48,27 @@ std::optional<int> JobState::first_failure(bool victims) const {
   return first;
 }
 
+Millis JobState::settle_time(const Exit& exit) const {
+  if (!exit.victim) return timing_.settle;
+  return exit.gave_up ? timing_.gave_up_settle : timing_.victim_settle;
+}
+
 std::optional<Clock::time_point> JobState::verdict_at() const {
-  if (const auto culprit = first_failure(false))
-    return workers_[static_cast<size_t>(*culprit)].exit->when + timing_.settle;
-  if (const auto victim = first_failure(true))
-    return workers_[static_cast<size_t>(*victim)].exit->when + timing_.victim_settle;
-  return std::nullopt;
+  const auto certain = first_failure(false);
+  const auto failed = certain ? certain : first_failure(true);
+  if (!failed) return std::nullopt;
+  const Exit& exit = *workers_[static_cast<size_t>(*failed)].exit;
+  return exit.when + settle_time(exit);
 }
 
 std::optional<int> JobState::culprit(Clock::time_point now) const {
   const auto at = verdict_at();
+  const auto certain = first_failure(false);
   // When nobody is left to fail, there is nothing to wait for.
   const bool nobody_runs =
       std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.exit.has_value(); });
-  if (!at || (now < *at && !nobody_runs && !stopping())) return std::nullopt;
-  const auto certain = first_failure(false);
+  const bool nobody_can_fail = nobody_runs && (timing_.whole_job || certain);
+  if (!at || (now < *at && !nobody_can_fail && !stopping())) return std::nullopt;
   return certain ? certain : first_failure(true);
 }
 

@@ -3,7 +3,9 @@
 // Words. A worker has *exited* when its process ended, and is *finished* when nothing it started is left. The *culprit*
 // is the first to fail. Since the others often fail within milliseconds because of it, the verdict waits a moment
 // (settle) and takes the earliest; a worker that says itself that a peer failed (a *victim*) is only taken when no
-// better one shows up. *Stopping* sends a signal, and SIGKILL after the grace; who survives that is *given up*.
+// better one shows up. A victim that *gave up* waiting for other ranks gets more time: one of those may still be about
+// to end with exit code 0, and then the victim's verdict is certain (see early_ends.h). *Stopping* sends a signal, and
+// SIGKILL after the grace; a worker that survives SIGKILL is *given up*.
 //
 //   JobState state(workers, {.grace = 10s});
 //   state.exited(1, {.success = false, .when = event.when});
@@ -24,12 +26,15 @@ class JobState {
     Millis grace{10'000};
     Millis settle{100};
     Millis victim_settle{500};
+    Millis gave_up_settle{2'000};
     Millis give_up{2'000};   // after SIGKILL
     Millis impatience{100};  // a second signal sooner than this is part of the first
+    bool whole_job = true;   // no worker runs on another node
   };
   struct Exit {
     bool success = true;
     bool victim = false;
+    bool gave_up = false;  // a victim that waited for other ranks
     Clock::time_point when;
   };
 
@@ -37,13 +42,15 @@ class JobState {
 
   // --- what happened
   void exited(int worker, Exit exit);
+  /// It is known why this victim failed: its verdict need not wait for a better one.
+  void confirm(int worker);
   void finished(int worker) { workers_.at(static_cast<size_t>(worker)).finished = true; }
   /// Stop everything: `signal` first, SIGKILL after the grace. A second call while stopping changes nothing.
   void stop(int signal, Clock::time_point now);
   /// Stop waiting: SIGKILL now.
   void kill(Clock::time_point now);
-  /// The launcher got a signal. The first stops everything: true. One more kills, unless it comes at once: timeout(1)
-  /// and batch systems signal the launcher and then its group, which is one wish, not two.
+  /// The launcher got a signal. The first stops everything: true. A second one kills, unless it follows at once:
+  /// timeout(1) and batch systems signal the launcher and then its group, which is one request.
   bool interrupt(int signal, Clock::time_point now);
 
   // --- what follows
@@ -70,6 +77,7 @@ class JobState {
     bool stopped = false;
   };
   std::optional<int> first_failure(bool victims) const;
+  Millis settle_time(const Exit& exit) const;
   std::optional<Clock::time_point> verdict_at() const;
 
   std::vector<Worker> workers_;

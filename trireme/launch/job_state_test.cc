@@ -46,6 +46,21 @@ TEST_F(JobStateTest, VictimsAloneAreNamedInTheEnd) {
   EXPECT_EQ(state_.culprit(at(1500ms)), 1);
 }
 
+TEST_F(JobStateTest, AVictimThatGaveUpWaitingGetsMoreTime) {
+  state_.exited(1, {.success = false, .victim = true, .gave_up = true, .when = at(1000ms)});
+  EXPECT_FALSE(state_.culprit(at(2900ms)));
+  EXPECT_EQ(state_.culprit(at(3000ms)), 1);
+  state_.confirm(1);  // the rank it waited for has ended
+  EXPECT_EQ(state_.culprit(at(1100ms)), 1);
+}
+
+TEST_F(JobStateTest, AVictimWaitsForTheOtherNodes) {
+  JobState part(1, {.victim_settle = 500ms, .whole_job = false});
+  fail(part, 0, 1000ms, true);
+  EXPECT_FALSE(part.culprit(at(1400ms)));
+  EXPECT_EQ(part.culprit(at(1500ms)), 0);
+}
+
 TEST_F(JobStateTest, NoWaitingWhenNobodyRunsAnyMore) {
   for (int worker = 0; worker < 3; ++worker) succeed(state_, worker, 1000ms);
   fail(state_, 3, 1001ms);

@@ -9,6 +9,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/launch/machine/executable.h"
 #include "trireme/launch/machine/local_node.h"
 #include "trireme/launch/machine/program.h"
 #include "trireme/launch/nodes/meeting.h"
@@ -53,7 +54,7 @@ void find_programs(JobPlan& plan) {
       worker.command = resolve_program(worker.command, path, true);
 }
 
-// Nobody is asked for a dry run: the other nodes are taken to be like this one.
+// A dry run asks no other node: they are taken to be like this one.
 int dry_run(const Request& request, const Seat& seat) {
   const LocalNode self = describe_local_node(request, seat);
   std::vector<NodeInfo> nodes(static_cast<size_t>(seat.nodes), self.info);
@@ -74,7 +75,7 @@ int report_nodes(Meeting& meeting, proc::Console& console) {
     console.write(proc::Console::kLauncher, false, "", pairs_table(meeting.nodes(), pairs));
   else
     log_info("checked; node 0 ({}) shows the table", meeting.nodes()[0].host);
-  // Nobody leaves before all have read.
+  // No node ends before all have read.
   meeting.link().begin(0, [] { return std::nullopt; });
   meeting.link().report_success();
   const Deadline deadline = Deadline::in(std::chrono::seconds(10));
@@ -85,7 +86,7 @@ int report_nodes(Meeting& meeting, proc::Console& console) {
   return 0;
 }
 
-// A job that ends without a word (killed, or never begun) must not be taken for the one before.
+// The result of an earlier job must not be taken for that of a job that is killed or never begins.
 void forget_old_result(const std::filesystem::path& log_dir) {
   std::error_code ignored;
   std::filesystem::remove(log_dir / "result.json", ignored);
@@ -104,6 +105,7 @@ class Job {
     for (int attempt = 0;; ++attempt) {
       JobPlan plan = make_plan(request_, meeting_.nodes(), plan_context(attempt));
       find_programs(plan);
+      ranks_ = plan.world_size();
       if (attempt == 0) greet(plan);
       meeting_.link().begin(attempt, [&] { return objection(signals); });
       const AttemptResult ended = Supervisor({.request = request_,
@@ -111,6 +113,7 @@ class Job {
                                               .node = meeting_.node(),
                                               .attempt = attempt,
                                               .store = meeting_.store(),
+                                              .keys = meeting_.keys(),
                                               .token = meeting_.token(),
                                               .ports = self_.ports,
                                               .link = meeting_.link(),
@@ -137,7 +140,7 @@ class Job {
     console_.write(proc::Console::kLauncher, true, "", environment_table(*local.at(0), static_cast<int>(local.size())));
   }
 
-  // Somebody who has pressed Ctrl-C does not want a restart, at whatever moment that was.
+  // A user who has pressed Ctrl-C does not want a restart, whenever that was.
   std::optional<JobOutcome> objection(proc::SignalGate& signals) {
     if (const auto signal = signals.look(); signal && interrupted_ == 0) interrupted_ = *signal;
     if (interrupted_ == 0) return std::nullopt;
@@ -165,9 +168,14 @@ class Job {
     result_.culprit.reset();
     if (!outcome.culprit) return;
     result_.culprit = outcome.culprit->rank;
-    const bool local = std::any_of(ended.workers.begin(), ended.workers.end(),
-                                   [&](const WorkerEnding& w) { return w.rank == outcome.culprit->rank; });
-    if (!local) result_.workers.push_back(*outcome.culprit);
+    const auto local = std::find_if(result_.workers.begin(), result_.workers.end(),
+                                    [&](const WorkerEnding& w) { return w.rank == outcome.culprit->rank; });
+    if (local == result_.workers.end()) {
+      result_.workers.push_back(*outcome.culprit);
+    } else {
+      local->awaited_by = outcome.culprit->awaited_by;
+      local->awaited_in = outcome.culprit->awaited_in;
+    }
   }
 
   std::string failure_text(const AttemptResult& ended) {
@@ -175,8 +183,19 @@ class Job {
     return failure_screen(result_, console_.colour());
   }
 
+  // Only a program that trains with Trireme is known to need the others.
+  void warn_if_each_rank_was_alone() const {
+    if (ranks_ == 1 || !meeting_.hosting() || meeting_.any_rank_joined()) return;
+    if (!has_training_note(request_.command.at(0))) return;
+    log_warning(
+        "{} processes ran side by side without init_parallel_env: each trained alone; call init_parallel_env() in "
+        "main() and pass its world to DataParallel and Loader",
+        ranks_);
+  }
+
   int conclude(const AttemptResult& ended) {
     fill_result(ended);
+    if (result_.outcome == Outcome::success) warn_if_each_rank_was_alone();
     if (result_.outcome != Outcome::success || ended.unkillable)
       console_.write(proc::Console::kLauncher, true, "", failure_screen(result_, console_.colour()));
     try {
@@ -194,6 +213,7 @@ class Job {
   proc::Console& console_;
   JobResult result_;
   int interrupted_ = 0;
+  int ranks_ = 1;  // of the whole job
 };
 
 }  // namespace

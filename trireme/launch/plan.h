@@ -1,4 +1,4 @@
-// From what was asked and what the nodes are to who runs what: a pure function, no process and no socket in sight.
+// Which process runs where: a pure function of the request and the nodes, without processes or sockets.
 //
 //   JobPlan plan = make_plan(request, {node0, node1}, {.restart = 0});
 //   for (const WorkerPlan* worker : plan.workers_of(node)) start(worker->command, worker->environment);

@@ -17,6 +17,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
+#include "trireme/launch/early_ends.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/machine/local_node.h"
@@ -130,7 +131,7 @@ void check_enough_devices(const SpawnOptions& options, const NodeInfo& node) {
         options.nprocs, devices);
 }
 
-// The launcher's messages speak of its options; here they are fields of SpawnOptions.
+// The launcher's messages name its options; here they are fields of SpawnOptions.
 LocalNode describe(const Request& request, const Seat& seat, const SpawnOptions& options) {
   try {
     return describe_local_node(request, seat);
@@ -172,6 +173,7 @@ class SpawnContext::Impl {
       children_[rank].spec = spec_of(rank);
     }
     state_.emplace(static_cast<int>(children_.size()), JobState::Timing{.grace = options.grace});
+    early_ends_.emplace(meeting_->keys(), 0);
     flush_everything();
     thread_ = start_quiet_thread("spawn", [this] { run(); });
   }
@@ -202,11 +204,12 @@ class SpawnContext::Impl {
   struct Child {
     FdPair error;                      // the child writes its exception's text into it
     proc::ProcessSpec spec;            // made in the caller's thread, which may change the environment later
-    bool reached[2] = {false, false};  // by stream: main() has come to the call
+    bool reached[2] = {false, false};  // by stream: main() has reached the call
     std::string before[2];             // unfinished text before that
     proc::LineCutter cutters[2];
     proc::Tail tail;
     std::optional<Ending> ending;
+    bool unconfirmed = false;  // as the launcher's Supervisor has it
   };
 
   void run() {
@@ -256,6 +259,7 @@ class SpawnContext::Impl {
     const Deadline next = earlier(state_->next(), Deadline::in(Millis(console_.flush() ? 200 : 20)));
     for (const proc::Event& event : set_->wait(next)) handle(event);
     for (size_t rank = 0; rank < children_.size(); ++rank) flush_held(rank, Clock::now() - Millis(200));
+    confirm_early_ends();
     if (state_->culprit(Clock::now())) state_->stop(SIGTERM, Clock::now());
     while (const auto signal = state_->signal_due(Clock::now())) set_->signal_all(*signal);
     note_pids();
@@ -268,7 +272,28 @@ class SpawnContext::Impl {
     if (event.kind == proc::Event::Kind::finished) state_->finished(event.process);
     if (event.kind != proc::Event::Kind::exited) return;
     child.ending = to_ending(event);
-    state_->exited(event.process, {.success = event.status.success(), .when = event.when});
+    note_end(event.process);
+    state_->exited(event.process, {.success = event.status.success(),
+                                   .victim = child.unconfirmed,
+                                   .gave_up = child.unconfirmed,
+                                   .when = event.when});
+  }
+
+  void note_end(int rank) {
+    Child& child = children_[static_cast<size_t>(rank)];
+    if (child.ending->success())
+      early_ends_->note({.rank = rank, .local_rank = rank});
+    else
+      child.unconfirmed = early_ends_->gave_up(rank, *child.ending);
+  }
+
+  void confirm_early_ends() {
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      Child& child = children_[rank];
+      if (!child.unconfirmed || !early_ends_->culprit_of(static_cast<int>(rank))) continue;
+      child.unconfirmed = false;
+      state_->confirm(static_cast<int>(rank));
+    }
   }
 
   void stop_all() {
@@ -321,6 +346,8 @@ class SpawnContext::Impl {
     const auto culprit = state_->culprit(Clock::now());
     if (!culprit) return std::nullopt;
     Child& child = children_[static_cast<size_t>(*culprit)];
+    if (early_ends_->gave_up(*culprit, *child.ending))
+      if (const auto early = early_ends_->culprit_of(*culprit)) return early_error(*early);
     const auto code = exit_code_of(*child.ending);
     const std::string said = printable(read_rest(child.error.first.get()));
     if (!said.empty()) return SpawnError(*culprit, code, fmt::format("rank {} failed: {}", *culprit, said));
@@ -330,6 +357,11 @@ class SpawnContext::Impl {
                       fmt::format("rank {} ended{}: {}{}{}", *culprit, early ? " before it reached spawn()" : "",
                                   diagnosis.words, diagnosis.advice.empty() ? "" : "; " + diagnosis.advice,
                                   early ? "; its last lines were:\n" + trireme::join(child.tail.lines(), "\n") : ""));
+  }
+
+  static SpawnError early_error(const WorkerEnding& early) {
+    const Diagnosis diagnosis = diagnose(early);
+    return {early.rank, exit_code::kPeer, fmt::format("rank {} {}; {}", early.rank, diagnosis.words, diagnosis.advice)};
   }
 
   const SpawnOptions options_;
@@ -342,6 +374,7 @@ class SpawnContext::Impl {
   UniqueFd token_;
   std::vector<Child> children_;
   std::optional<JobState> state_;
+  std::optional<EarlyEnds> early_ends_;
   proc::ProcessSet* set_ = nullptr;  // lives on the thread's stack
   proc::Console console_;
   std::thread thread_;

@@ -21,6 +21,7 @@ namespace {
 constexpr Millis kHeldLineTime{200};  // an unfinished line is shown after this
 constexpr Millis kSlowConsole{20};
 constexpr Millis kIdle{1000};
+constexpr Millis kAskAgain{50};  // whether a rank that a worker waited for has ended on another node
 
 size_t log_limit() {
   constexpr int64_t kDefaultMegabytes = 256;
@@ -45,13 +46,16 @@ struct Supervisor::Worker {
   proc::LineCutter cutters[2];  // by Stream
   proc::Tail tail{200};         // the diagnosis looks further back than the screen shows
   std::optional<Ending> ending;
+  bool unconfirmed = false;  // it gave up waiting, and whether a rank that it waited for has ended is not known
   Clock::time_point started;
   Clock::time_point ended;
 };
 
 Supervisor::Supervisor(const SupervisorContext& context)
     : context_(context),
-      state_(static_cast<int>(context.plan.workers_of(context.node).size()), {.grace = context.request.grace}),
+      state_(static_cast<int>(context.plan.workers_of(context.node).size()),
+             {.grace = context.request.grace, .whole_job = context.plan.nodes.size() == 1}),
+      early_ends_(context.keys, context.attempt),
       token_file_(make_memory_file("trireme-token", context.token.bytes())) {
   set_.adopt_orphans();
   for (const int fd : context_.link.wake_fds()) set_.watch(fd);
@@ -160,6 +164,8 @@ Deadline Supervisor::next_look() const {
   for (const auto& worker : workers_)
     for (const proc::LineCutter& cutter : worker->cutters)
       if (cutter.holds_something()) next = earlier(next, Deadline::at(cutter.held_since() + kHeldLineTime));
+  for (const auto& worker : workers_)
+    if (worker->unconfirmed && !reported_) next = earlier(next, Deadline::in(kAskAgain));
   if (!context_.console.flush()) next = earlier(next, Deadline::in(kSlowConsole));
   return next;
 }
@@ -223,8 +229,35 @@ void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
   worker.ending->out_of_memory_kill = unexplained_kill && memory_.killed(worker.pid);
   worker.ended = event.when;
   if (gets_terminal(worker.plan)) proc::reclaim_terminal();
+  note_end(worker);
   const bool victim = !worker.ending->success() && diagnose(*worker.ending, worker.tail.lines()).victim;
-  state_.exited(event.process, {.success = worker.ending->success(), .victim = victim, .when = event.when});
+  state_.exited(event.process, {.success = worker.ending->success(),
+                                .victim = victim || worker.unconfirmed,
+                                .gave_up = worker.unconfirmed,
+                                .when = event.when});
+}
+
+// Ranks that wait for this one must know that it has ended; a rank that fails may have waited itself.
+void Supervisor::note_end(Worker& worker) {
+  if (context_.plan.world_size() == 1 || state_.stopping()) return;
+  if (worker.ending->success())
+    early_ends_.note(ending_of(worker));
+  else
+    worker.unconfirmed = early_ends_.gave_up(worker.plan.rank, *worker.ending);
+}
+
+void Supervisor::confirm_early_ends() {
+  for (const auto& worker : workers_) {
+    if (!worker->unconfirmed || !early_ends_.culprit_of(worker->plan.rank)) continue;
+    worker->unconfirmed = false;
+    state_.confirm(worker->process);
+  }
+}
+
+WorkerEnding Supervisor::culprit_behind(const Worker& worker) {
+  const bool blames = early_ends_.gave_up(worker.plan.rank, *worker.ending);
+  const auto early = blames ? early_ends_.culprit_of(worker.plan.rank) : std::nullopt;
+  return early ? *early : ending_of(worker);
 }
 
 // --- reasons to stop
@@ -241,7 +274,7 @@ void Supervisor::interrupt(int signal) {
   context_.link.report(JobOutcome::of_signal(signal, host_name()));
 }
 
-// The terminal of --ssh sends a byte for a signal; its end means that nobody is there any more.
+// The terminal of --ssh sends a byte for a signal; its end means that the terminal is gone.
 void Supervisor::handle_terminal() {
   char byte = 0;
   const bool gone = ::read(context_.end_of_input, &byte, 1) <= 0;
@@ -250,6 +283,7 @@ void Supervisor::handle_terminal() {
 }
 
 void Supervisor::consult_link() {
+  if (!reported_) confirm_early_ends();
   if (!reported_ && state_.all_succeeded()) {
     reported_ = true;
     context_.link.report_success();
@@ -258,7 +292,7 @@ void Supervisor::consult_link() {
     flush_held_lines(true);
     state_.stop(SIGTERM, Clock::now());
     send_due_signals();  // before the report, which may have to wait for a slow network
-    context_.link.report(JobOutcome::of_culprit(ending_of(*workers_[static_cast<size_t>(*culprit)])));
+    context_.link.report(JobOutcome::of_culprit(culprit_behind(*workers_[static_cast<size_t>(*culprit)])));
   }
   if (!outcome_) outcome_ = context_.link.outcome();
   if (outcome_ && outcome_->kind != JobOutcome::Kind::success) state_.stop(SIGTERM, Clock::now());

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "trireme/core/token.h"
+#include "trireme/launch/early_ends.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/ports.h"
 #include "trireme/launch/nodes/job_link.h"
@@ -29,6 +30,7 @@ struct SupervisorContext {
   int node = 0;
   int attempt = 0;
   Endpoint store;
+  std::shared_ptr<Store> keys;  // the same store, as this launcher uses it
   const Token& token;
   const NodePorts& ports;
   JobLink& link;
@@ -42,7 +44,7 @@ struct AttemptResult {
   JobOutcome outcome;
   std::vector<WorkerEnding> workers;  // of this node
   bool unkillable = false;            // a worker survived SIGKILL
-  int interrupted = 0;                // the signal that somebody sent to this launcher, at whatever moment
+  int interrupted = 0;                // the first signal that this launcher was sent, or 0
   bool log_trouble = false;           // the log folder cannot be written, and the user was told
 };
 
@@ -71,6 +73,9 @@ class Supervisor {
   void emit(Worker& worker, proc::Stream stream, const std::string& text);
   void flush_held_lines(bool all);
   void say_log_error(const std::optional<std::string>& problem);
+  void note_end(Worker& worker);
+  void confirm_early_ends();
+  WorkerEnding culprit_behind(const Worker& worker);
   void consult_link();
   Deadline next_look() const;
   bool over() const;
@@ -78,6 +83,7 @@ class Supervisor {
 
   SupervisorContext context_;
   JobState state_;
+  EarlyEnds early_ends_;
   proc::MemoryKillWatch memory_;
   UniqueFd token_file_;
   std::vector<std::unique_ptr<Worker>> workers_;

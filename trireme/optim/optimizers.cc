@@ -3,10 +3,13 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/training_note.h"
 #include "trireme/optim/tensors.h"
 
 namespace trireme::optim {
 namespace {
+
+[[gnu::section(".note.trireme"), gnu::used]] const TrainingNote kOptimizersNote{};
 
 using torch::Tensor;
 using torch::optim::Optimizer;

@@ -75,6 +75,7 @@ ContextOptions context_options(const World::State& state, const InitOptions& opt
   result.timeout = options.timeout.value_or(env.pg_timeout);
   result.check = options.check.value_or(env::get("TRIREME_CHECK") == "1");
   result.mpi = is_mpi(env);
+  if (env::get_nonempty("TRIREME_STORE")) result.attempt = env.restart_count;
   if (state.device.is_cuda()) {
     result.gpu_index = state.device.index();
     result.gpu = gpu_identity(state.device.index());

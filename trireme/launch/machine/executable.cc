@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
+#include "trireme/core/training_note.h"
 
 namespace trireme::launch {
 namespace {
@@ -98,17 +100,39 @@ bool can_run(unsigned machine) {
   return native == EM_NONE || machine == native || (native == EM_X86_64 && machine == EM_386);
 }
 
-// The bytes the file must have for its headers and segments to be whole.
-uint64_t needed_size(const Elf64_Ehdr& header, std::string_view head) {
+// Where the program headers end; more than `head` has when they are not all in it.
+uint64_t end_of_headers(const Elf64_Ehdr& header, std::string_view head) {
   if (header.e_phoff > head.size()) return header.e_phoff;  // also keeps the sum below from running over
-  uint64_t size = header.e_phoff + uint64_t{header.e_phnum} * sizeof(Elf64_Phdr);
-  if (size > head.size()) return size;
+  return header.e_phoff + uint64_t{header.e_phnum} * sizeof(Elf64_Phdr);
+}
+
+// Requires that the headers are all in `head`.
+std::vector<Elf64_Phdr> segments_of(const Elf64_Ehdr& header, std::string_view head, uint32_t type) {
+  std::vector<Elf64_Phdr> segments;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     Elf64_Phdr segment;
     std::memcpy(&segment, head.data() + header.e_phoff + i * sizeof segment, sizeof segment);
-    if (segment.p_type == PT_LOAD) size = std::max(size, uint64_t{segment.p_offset} + segment.p_filesz);
+    if (segment.p_type == type) segments.push_back(segment);
   }
+  return segments;
+}
+
+// The bytes the file must have for its headers and segments to be whole.
+uint64_t needed_size(const Elf64_Ehdr& header, std::string_view head) {
+  uint64_t size = end_of_headers(header, head);
+  if (size > head.size()) return size;
+  for (const Elf64_Phdr& segment : segments_of(header, head, PT_LOAD))
+    size = std::max(size, uint64_t{segment.p_offset} + segment.p_filesz);
   return size;
+}
+
+constexpr uint64_t kMaxNotes = 65536;  // bytes; those of a program are a few hundred
+
+std::string read_notes(std::ifstream& file, const Elf64_Phdr& segment) {
+  std::string notes(std::min(uint64_t{segment.p_filesz}, kMaxNotes), '\0');
+  file.seekg(static_cast<std::streamoff>(segment.p_offset));
+  file.read(notes.data(), static_cast<std::streamsize>(notes.size()));
+  return notes;
 }
 
 void check_segments(const std::string& path, const Elf64_Ehdr& header, std::string_view head) {
@@ -147,6 +171,20 @@ void check_executable(const std::string& path, const InPath& in_path) {
     check_elf(path, *head);
   else
     refuse("{}: is neither a program (ELF) nor a script; a script's first line must be like #!/bin/sh", path);
+}
+
+bool has_training_note(const std::string& path) {
+  const std::string head = read_head(path, kHeadSize).value_or("");
+  Elf64_Ehdr header;
+  if (!head.starts_with(ELFMAG) || head.size() < sizeof header) return false;
+  std::memcpy(&header, head.data(), sizeof header);
+  if (header.e_ident[EI_CLASS] != ELFCLASS64 || end_of_headers(header, head) > head.size()) return false;
+  const TrainingNote note;
+  const std::string_view wanted(reinterpret_cast<const char*>(&note), sizeof note);
+  std::ifstream file(path, std::ios::binary);
+  for (const Elf64_Phdr& segment : segments_of(header, head, PT_NOTE))
+    if (read_notes(file, segment).find(wanted) != std::string::npos) return true;
+  return false;
 }
 
 }  // namespace trireme::launch

@@ -12,4 +12,7 @@ namespace trireme::launch {
 /// a program is found in PATH (for `#!/usr/bin/env name`). Throws Error with exit code 126.
 void check_executable(const std::string& path, const std::function<bool(const std::string&)>& in_path);
 
+/// Whether the file is a program that trains with Trireme (core/training_note.h). False where it cannot be read.
+bool has_training_note(const std::string& path);
+
 }  // namespace trireme::launch

@@ -1,10 +1,10 @@
 // Ports that are never raced for.
 //
-// A port is *kept* by a socket that is bound to it and does not listen, with SO_REUSEADDR. The kernel then hands the
-// port to nobody who asks for a free one, while the program it is meant for still gets it: our own workers inherit the
-// socket and call listen(2) on it; a foreign script (torch's or Paddle's store) binds over it. Ports the user chose by
-// number are also *claimed* by a named lock, since two launchers could keep the same number without noticing each
-// other.
+// A port is *kept* by a socket that is bound to it and does not listen, with SO_REUSEADDR. The kernel then does
+// not give the port to a program that asks for a free one, while the program it is meant for still gets it: our own
+// workers inherit the socket and call listen(2) on it; a foreign script (torch's or Paddle's store) binds over it.
+// Ports the user chose by number are also *claimed* by a named lock, since two launchers could keep the same number
+// without noticing each other.
 //
 //   NodePorts ports = NodePorts::keep({.address = "10.0.0.1", .processes = 2, .start_port = 17000});
 #pragma once

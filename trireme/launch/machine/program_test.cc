@@ -11,6 +11,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/launch/machine/executable.h"
 
 namespace trireme::launch {
 namespace {
@@ -170,6 +171,13 @@ TEST_F(Program, ElfFilesWithAbsurdHeaders) {
   std::memcpy(object.data() + offsetof(Elf64_Ehdr, e_type), &relocatable, sizeof relocatable);
   write("object", object);
   expect_error(126, {"./object"}, {"object or core file"});
+}
+
+TEST(TrainingNote, IsFoundOnlyInProgramsThatCarryIt) {
+  EXPECT_FALSE(has_training_note("/proc/self/exe"));  // this test does not train
+  EXPECT_FALSE(has_training_note("/bin/sh"));
+  EXPECT_FALSE(has_training_note("/does/not/exist"));
+  EXPECT_FALSE(has_training_note("/proc/self/cmdline"));
 }
 
 }  // namespace

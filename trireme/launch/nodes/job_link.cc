@@ -71,7 +71,7 @@ void StoreLink::begin(int attempt, const Objection& objection) {
 
 void StoreLink::wait_for_everyone(const Objection& objection) {
   const Deadline deadline = Deadline::in(options_.attempt_timeout);
-  // Asked before this node counts as come: the last one to come lets all the others go.
+  // Asked before this node counts as arrived: the last one to arrive releases all the others.
   const auto reason_against = [&] {
     const auto reason = objection();
     return reason ? reason : loss();
@@ -87,13 +87,13 @@ void StoreLink::wait_for_everyone(const Objection& objection) {
     } catch (const PeerError& error) {
       if (!slice.passed()) throw;
       if (deadline.passed())
-        throw PeerError("not all {} nodes have come to attempt {} of the job within {} s: {}", options_.nodes, attempt_,
+        throw PeerError("not all {} nodes have begun attempt {} of the job within {} s: {}", options_.nodes, attempt_,
                         options_.attempt_timeout.count() / 1000, error.what());
     }
   }
 }
 
-// Gives the attempt its outcome and lets go everyone who waits for it to begin.
+// Sets the attempt's outcome and releases the nodes that wait for it to begin.
 void StoreLink::call_off(const JobOutcome& outcome) {
   report(outcome);
   options_.store->set(key("all_begun"), "");
@@ -138,7 +138,7 @@ void StoreLink::report(const JobOutcome& failure) {
   try {
     settle(outcome_from_json(options_.store->compare_set(key("outcome"), "", to_json(failure))));
   } catch (const PeerError&) {
-    settle(failure);  // nobody to tell; the others have noticed the same loss
+    settle(failure);  // the store is gone; the other nodes notice the same loss
   }
 }
 

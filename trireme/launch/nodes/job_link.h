@@ -23,18 +23,18 @@ namespace trireme::launch {
 class JobLink {
  public:
   virtual ~JobLink() = default;
-  /// Asked again and again while begin() waits: a reason not to.
+  /// Called repeatedly while begin() waits: a reason not to begin.
   using Objection = std::function<std::optional<JobOutcome>()>;
 
-  /// Starts an attempt (0, 1, 2 …): waits until every node has ended the one before. Where someone objects, or a node
-  /// is lost meanwhile, the attempt has its outcome() before it began. PeerError when a node does not come in time.
+  /// Starts an attempt (0, 1, 2 …): waits until every node has ended the one before. With an objection, or when a
+  /// node is lost meanwhile, the attempt has its outcome() before it began. PeerError when a node is late.
   virtual void begin(int attempt, const Objection& objection) = 0;
   /// A failure on this node. Only the first report of all nodes counts.
   virtual void report(const JobOutcome& failure) = 0;
   /// This node's workers have all succeeded; the job has when every node says so.
   virtual void report_success() = 0;
   virtual std::optional<JobOutcome> outcome() = 0;
-  /// Waits until every node has heard the outcome, or the deadline: the one who hosts the store must not go before.
+  /// Waits until every node has heard the outcome, or the deadline: the node that hosts the store must not end before.
   virtual void farewell(Deadline) {}
   /// One of these is readable when outcome() may have something new.
   virtual std::vector<int> wake_fds() const { return {}; }

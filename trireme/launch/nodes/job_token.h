@@ -1,4 +1,4 @@
-// Where a node's knowledge of the job's secret comes from.
+// Where a node gets the job's token from.
 #pragma once
 
 #include <optional>

@@ -65,9 +65,10 @@ std::unique_ptr<Meeting> Meeting::alone(const NodeInfo& self, int max_restart) {
   meeting->nodes_ = {self};
   meeting->max_restart_ = max_restart;
   meeting->token_ = Token::random();
-  meeting->server_ =
-      std::make_unique<TcpStoreServer>(listen_tcp(self.address, 0), TcpStoreServer::Options{.token = *meeting->token_});
+  meeting->server_ = std::make_unique<TcpStoreServer>(listen_tcp(self.address, 0), meeting->server_options());
   meeting->store_ = {self.address, meeting->server_->port()};
+  meeting->control_ = TcpStore::connect(
+      {.server = meeting->store_, .token = *meeting->token_, .request_timeout = kRequestTime}, Deadline::in(kShortly));
   meeting->link_ = std::make_unique<SoloLink>();
   return meeting;
 }
@@ -88,6 +89,14 @@ std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat
   return meeting;
 }
 
+TcpStoreServer::Options Meeting::server_options() const {
+  TcpStoreServer::Options options{.token = *token_};
+  options.on_connect = [joined = rank_joined_](const std::string& name) {
+    if (name.starts_with("rank ")) *joined = true;  // as connect_job() calls itself
+  };
+  return options;
+}
+
 // --- finding the coordinator, or becoming it
 
 void Meeting::host_or_join(const Request& request, const Seat& seat, const std::optional<Token>& given,
@@ -105,7 +114,7 @@ void Meeting::host_or_join(const Request& request, const Seat& seat, const std::
   connect_to(request, *seat.meeting, token, deadline);
 }
 
-// The address in etcd may be that of a coordinator which died; its lease ends within kLease, and then someone else
+// The address in etcd may be that of a coordinator that has died; its lease ends within kLease, and then another node
 // takes its place. So both are tried in turn.
 void Meeting::meet_by_etcd(const Request& request, const Seat& seat, const std::optional<Token>& token,
                            Deadline deadline) {
@@ -129,7 +138,7 @@ void Meeting::meet_by_etcd(const Request& request, const Seat& seat, const std::
 
 void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, const std::optional<Token>& token) {
   token_ = token ? *token : Token::random();
-  TcpStoreServer::Options options{.token = *token_};
+  TcpStoreServer::Options options = server_options();
   if (!token) options.enrolment = enrolment_for(seat);
   options.on_disconnect = [lost = lost_](const std::string& name) { lost->add(name); };
   server_ = std::make_unique<TcpStoreServer>(std::move(listener), std::move(options));
@@ -215,7 +224,7 @@ void Meeting::open_link(Millis grace) {
   const auto describe = [nodes = nodes_, names = names_](const std::string& name) -> std::optional<std::string> {
     for (size_t i = 0; i < names.size(); ++i)
       if (names[i] == name) return fmt::format("node {} ({}, {})", i, nodes[i].host, nodes[i].address);
-    return std::nullopt;  // it never was part of the job: refused, or too late
+    return std::nullopt;  // not part of the job: refused, or too late
   };
   link_ = std::make_unique<StoreLink>(StoreLink::Options{
       .store = control_,

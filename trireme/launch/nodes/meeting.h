@@ -11,6 +11,7 @@
 // Every wait has a deadline: --join_timeout to meet, a minute to check. See roster.h and preflight.h for the steps.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,7 +30,7 @@ namespace trireme::launch {
 
 class Meeting {
  public:
-  /// One node: a store of its own on its address, nobody to wait for.
+  /// One node: a store of its own on its address, no wait.
   static std::unique_ptr<Meeting> alone(const NodeInfo& self, int max_restart);
   /// Meets the other nodes. `given` is the token that came with --ssh, if any. Throws PeerError (who is missing,
   /// refused or unreachable, and what to check) or UsageError.
@@ -49,12 +50,17 @@ class Meeting {
   /// Where each node answers pings.
   const std::vector<Endpoint>& probes() const { return probes_; }
   TcpStore& control() { return *control_; }
-  /// To be called last: the host of the store stays until everyone has heard the outcome, 2 s at most.
+  /// Where the job's store is: whether any rank has ever connected to it.
+  bool hosting() const { return server_ != nullptr; }
+  bool any_rank_joined() const { return *rank_joined_; }
+  /// The job's store, as this launcher uses it.
+  std::shared_ptr<Store> keys() const { return control_; }
+  /// To be called last: the host of the store stays until every node has heard the outcome, 2 s at most.
   void farewell();
 
  private:
   Meeting() = default;
-  bool hosting() const { return server_ != nullptr; }
+  TcpStoreServer::Options server_options() const;
   void host_or_join(const Request& request, const Seat& seat, const std::optional<Token>& given, Deadline deadline);
   void meet_by_etcd(const Request& request, const Seat& seat, const std::optional<Token>& token, Deadline deadline);
   void host(const Request& request, const Seat& seat, UniqueFd listener, const std::optional<Token>& token);
@@ -75,6 +81,7 @@ class Meeting {
   Endpoint store_;
   int max_restart_ = 0;
   std::shared_ptr<LostNodes> lost_;
+  std::shared_ptr<std::atomic<bool>> rank_joined_ = std::make_shared<std::atomic<bool>>(false);
   std::unique_ptr<TcpStoreServer> server_;  // on node 0: the job's store
   std::unique_ptr<TcpStoreServer> probe_;   // on the others: answers pings
   std::unique_ptr<Store> directory_;        // etcd, while it must know where the coordinator is

@@ -98,7 +98,7 @@ bool has_left(const PreflightContext& context, int node) {
     if (gone == name)
       left = true;
     else
-      context.lost->add(gone);  // somebody else's loss: found when its turn comes
+      context.lost->add(gone);  // another node's loss: found in its turn
   }
   return left;
 }

@@ -88,7 +88,7 @@ void publish_roster(Store& store, const Seat& seat, int max_restart, LostNodes& 
       drop_departed(store, seat.nodes, departures);
       const auto missing = missing_numbers(store, seat.nodes);
       if (missing.empty()) return true;
-      // A departure wakes nobody who waits for an arrival, so look for it often.
+      // A departure does not end a wait for an arrival, so look for it often.
       const Deadline look = earlier(slice, Deadline::in(kToNotice / 4));
       try {
         store.get(introduction_key(missing.front()), look);

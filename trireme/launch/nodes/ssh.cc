@@ -165,7 +165,7 @@ class Terminal {
         fmt::format("{}: passed on to all {} hosts; once more kills them", signal_name(signal), hosts_.size()));
     for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
     for (size_t i = 0; i < hosts_.size(); ++i)
-      if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: nobody reads the pipe
+      if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: the pipe is not read yet
   }
 
   void stop_remotes() {

@@ -35,7 +35,7 @@ struct SshChild {
   static SshChild from_standard_input();
 };
 
-/// Until the workers run, nobody else looks at standard input: while one of these exists, its end, or a signal byte,
+/// Watches standard input until the workers run: while one of these exists, the end of the input, or a signal byte,
 /// ends this process at once.
 class TerminalWatch {
  public:

@@ -166,8 +166,7 @@ TEST(OptionCheck, Ports) {
 TEST(OptionCheck, Times) {
   for (const char* text : {"", "-1", "10x", "s", "abc", "1e9h", "31h0", "inf", "99999999", "1 s"})
     expect_refused({{{"--grace", text}, {"--grace", "30 days", "500ms", "a plain number is seconds"}}});
-  expect_refused(
-      {{{"--join_timeout", "x"}, {"--join_timeout x"}}, {{"--elastic_timeout", "x"}, {"--elastic_timeout x"}}});
+  expect_refused({{{"--join_timeout", "x"}, {"--join_timeout x"}}});
 }
 
 TEST(OptionCheck, WordsAndForms) {
@@ -195,7 +194,7 @@ TEST(OptionCheck, UnsupportedOptionsSayWhy) {
   for (const char* name : {"--servers", "--trainers", "--trainer_num", "--server-num", "--gloo_port", "--with_gloo"})
     expect_refused({{{name, "1"}, {name, "is not supported, because", "parameter servers", "--nnodes"}}});
   for (const char* name : {"--auto_parallel_config", "--auto_cluster_config", "--auto_tuner_json", "--legacy", "--xpus",
-                           "--npus", "--role", "--module", "-m", "--run-path", "--dashboard"})
+                           "--npus", "--role", "--elastic_timeout", "--module", "-m", "--run-path", "--dashboard"})
     expect_refused({{{name, "1"}, {name, "is not supported, because"}}});
   expect_refused({{{"-m", "pkg"}, {"python3 -m MODULE"}},
                   {{"--dashboard=8080"}, {"not in this release"}},

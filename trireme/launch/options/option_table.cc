@@ -201,10 +201,7 @@ std::vector<Option> failure_options() {
                       store(&Request::grace, duration_value)),
                   Row({"--elastic_level"}, "LEVEL", "elastic membership; only -1, off, is in this release",
                       store(&Request::elastic_level, int_from(-1, 2)))
-                      .from({"PADDLE_ELASTIC_LEVEL"}),
-                  Row({"--elastic_timeout"}, "TIME", "how long a changed membership must stay quiet (default: 30s)",
-                      store(&Request::elastic_timeout, duration_value))
-                      .from({"PADDLE_ELASTIC_TIMEOUT"})});
+                      .from({"PADDLE_ELASTIC_LEVEL"})});
 }
 
 std::vector<Option> debug_options() {
@@ -281,6 +278,8 @@ std::vector<Option> refused_options() {
                "Trireme does data parallel training and plans nothing else; leave it out"),
        refused({"--legacy"}, "there is one launcher; leave it out"),
        refused({"--xpus", "--npus"}, "Trireme knows NVIDIA GPUs and CPUs; use --gpus, or -n for the CPU"),
+       refused({"--elastic_timeout"}, "elastic membership is not in this release; leave it out")
+           .from({"PADDLE_ELASTIC_TIMEOUT"}),
        refused({"--role"}, "all workers have the same role; leave it out"),
        refused({"--module", "-m"}, "PROGRAM is an executable; write: trireme launch [options] python3 -m MODULE"),
        refused({"--run_path"}, "PROGRAM is an executable; write: trireme launch [options] python3 SCRIPT"),

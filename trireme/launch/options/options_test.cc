@@ -53,7 +53,6 @@ TEST(Options, DefaultsAreThoseOfTheSpecification) {
   EXPECT_THAT(request.tee, ElementsAre(0));
   EXPECT_EQ(request.grace, milliseconds(10'000));
   EXPECT_EQ(request.join_timeout, milliseconds(600'000));
-  EXPECT_EQ(request.elastic_timeout, milliseconds(30'000));
   EXPECT_EQ(request.max_restart, 0);
   EXPECT_EQ(request.elastic_level, -1);
 }
@@ -123,12 +122,11 @@ TEST(Options, EtcdMaster) {
 
 TEST(Options, LogFailureAndDebugOptions) {
   const Request request = parse({"--log_dir", "out", "--log_level", "DEBUG", "--max_restart", "3", "--grace", "500ms",
-                                 "--elastic_timeout=7", "--wrap", "0:gdb --args", "--wrap=3:perf record", "--dry-run"});
+                                 "--wrap", "0:gdb --args", "--wrap=3:perf record", "--dry-run"});
   EXPECT_EQ(request.log_dir, "out");
   EXPECT_EQ(request.log_level, LogLevel::debug);
   EXPECT_EQ(request.max_restart, 3);
   EXPECT_EQ(request.grace, milliseconds(500));
-  EXPECT_EQ(request.elastic_timeout, milliseconds(7000));
   EXPECT_THAT(request.wrap, ElementsAre(Pair(0, "gdb --args"), Pair(3, "perf record")));
   EXPECT_TRUE(request.dry_run);
 }
@@ -256,7 +254,6 @@ TEST(OptionVariables, StandInForOptions) {
                                      {"PADDLE_LOG_LEVEL", "30"},
                                      {"PADDLE_LOG_OVERWRITE", "1"},
                                      {"PADDLE_MAX_RESTART", "4"},
-                                     {"PADDLE_ELASTIC_TIMEOUT", "9"},
                                      {"PADDLE_RUN_MODE", "collective"}});
   EXPECT_EQ(request.processes, "3");
   EXPECT_THAT(*request.devices, ElementsAre("1", "2", "3"));
@@ -270,7 +267,10 @@ TEST(OptionVariables, StandInForOptions) {
   EXPECT_EQ(request.log_level, LogLevel::warning);
   EXPECT_TRUE(request.log_overwrite);
   EXPECT_EQ(request.max_restart, 4);
-  EXPECT_EQ(request.elastic_timeout, milliseconds(9000));
+}
+
+TEST(OptionVariables, ARefusedOptionIsRefusedAsAVariableToo) {
+  EXPECT_THROW(parse_launch({"x"}, {{"PADDLE_ELASTIC_TIMEOUT", "9"}}), UsageError);
 }
 
 TEST(OptionVariables, AnEmptyOneIsNone) {

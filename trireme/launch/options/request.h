@@ -63,7 +63,6 @@ struct Request {
   // time
   std::chrono::milliseconds grace{10'000};
   std::chrono::milliseconds join_timeout{600'000};
-  std::chrono::milliseconds elastic_timeout{30'000};
   int max_restart = 0;
   int elastic_level = -1;
 

@@ -58,9 +58,10 @@ std::string evidence_text(const Diagnosis& diagnosis) {
 }
 
 std::string culprit_text(const WorkerEnding& worker, const Painter& paint) {
-  const Diagnosis diagnosis = diagnose(worker.ending, worker.last_lines);
-  std::string text = paint.bad(
-      fmt::format("Rank {} on {} failed first: {}", worker.rank, printable(worker.host), printable(diagnosis.words)));
+  const Diagnosis diagnosis = diagnose(worker);
+  std::string text =
+      paint.bad(fmt::format("Rank {} on {}{} {}", worker.rank, printable(worker.host),
+                            worker.awaited_by.empty() ? " failed first:" : "", printable(diagnosis.words)));
   text += fmt::format("\n  pid {}, local rank {}, after {:.1f} s\n", worker.pid, worker.local_rank, worker.seconds);
   text += evidence_text(diagnosis);
   text += last_lines_text(worker, paint);
@@ -81,10 +82,6 @@ std::string head(const JobResult& result, const Painter& paint) {
 }
 
 // --- the other workers, those with the same fate in one line
-
-std::string ranks_words(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks));
-}
 
 using Workers = std::vector<const WorkerEnding*>;
 
@@ -116,8 +113,7 @@ std::string unkillable_text(const Workers& workers) {
 std::string own_endings_text(const Workers& workers) {
   std::map<std::string, Workers> by_words;
   for (const WorkerEnding* worker : workers)
-    by_words[worker->ending.success() ? "finished" : diagnose(worker->ending, worker->last_lines).words].push_back(
-        worker);
+    by_words[worker->ending.success() ? "finished" : diagnose(*worker).words].push_back(worker);
   std::string text;
   for (const auto& [words, group] : by_words)
     text += fmt::format("  {}: {}\n", ranks_words(ranks_of(group)), printable(words));
@@ -141,6 +137,20 @@ std::string failure_screen(const JobResult& result, bool colour) {
   const Painter paint(colour);
   const std::string rule = std::string(80, '-') + "\n";
   return rule + head(result, paint) + others_text(result) + fmt::format("Exit code {}\n", result.exit_code) + rule;
+}
+
+Diagnosis diagnose(const WorkerEnding& worker) {
+  if (worker.awaited_by.empty()) return diagnose(worker.ending, worker.last_lines);
+  return {.cause = "ended_early",
+          .words = fmt::format("ended with exit code 0 while {} waited for it in {}", ranks_words(worker.awaited_by),
+                               worker.awaited_in),
+          .advice =
+              "All ranks must make the same calls: look for a return, an exit or a shorter loop that only this "
+              "rank takes."};
+}
+
+std::string ranks_words(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks));
 }
 
 std::string rank_list(std::vector<int> ranks) {

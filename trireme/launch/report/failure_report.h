@@ -27,8 +27,14 @@ struct WorkerEnding {
   bool stopped = false;                 // the launcher ended it because of the culprit, or of an interruption
   bool unkillable = false;              // it survived SIGKILL and was left behind; `ending` means nothing then
   double seconds = 0;                   // how long it ran
+  // It ended with exit code 0 although other ranks needed it: which ones waited for it, and in which operation.
+  std::vector<int> awaited_by{};
+  std::string awaited_in{};
   bool operator==(const WorkerEnding&) const = default;
 };
+
+/// Why it ended: diagnose() of its exit status and its lines, and whether others waited for it.
+Diagnosis diagnose(const WorkerEnding& worker);
 
 enum class Outcome { success, failure, interrupted };
 
@@ -53,6 +59,8 @@ std::string failure_screen(const JobResult& result, bool colour);
 /// The same for machines. Always valid JSON in UTF-8, whatever bytes the workers wrote.
 std::string result_json(const JobResult& result);
 
+/// "rank 1", "ranks 0, 2-7".
+std::string ranks_words(const std::vector<int>& ranks);
 /// "0, 2-7" of {0, 2, 3, 4, 5, 6, 7}.
 std::string rank_list(std::vector<int> ranks);
 

@@ -55,6 +55,24 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+TEST(FailureScreen, ARankThatEndedEarlyIsTheHeadline) {
+  WorkerEnding early = worker(1);
+  early.ending = {};
+  early.awaited_by = {0, 2};
+  early.awaited_in = "new_group";
+  const JobResult result = failure({worker(0), early, worker(2)});
+  const std::string screen = failure_screen(result, false);
+  EXPECT_TRUE(contains(screen, "Rank 1 on hosta ended with exit code 0 while ranks 0, 2 waited for it in new_group\n"))
+      << screen;
+  EXPECT_TRUE(contains(screen, "All ranks must make the same calls")) << screen;
+  const auto culprit = nlohmann::json::parse(result_json(result)).at("culprit");
+  EXPECT_EQ(culprit.at("cause"), "ended_early");
+  EXPECT_EQ(culprit.at("exit_code"), 0);
+  EXPECT_EQ(culprit.at("awaited_by"), nlohmann::json::array({0, 2}));
+  EXPECT_EQ(culprit.at("awaited_in"), "new_group");
+  EXPECT_EQ(worker_ending_from_json(to_json(early)), early);
+}
+
 TEST(RankList, RangesAndSingles) {
   EXPECT_EQ(rank_list({7, 2, 3, 4, 0, 5, 6}), "0, 2-7");
   EXPECT_EQ(rank_list({1, 2}), "1, 2");

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 JobOutcome JobOutcome::of_culprit(const WorkerEnding& culprit) {
   JobOutcome outcome{.kind = Kind::worker_failed};
-  outcome.exit_code = exit_code_of(culprit.ending);
+  outcome.exit_code = culprit.awaited_by.empty() ? exit_code_of(culprit.ending) : exit_code::kPeer;
   outcome.culprit = culprit;
   return outcome;
 }

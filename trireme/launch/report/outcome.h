@@ -19,7 +19,7 @@ struct JobOutcome {
   Kind kind = Kind::success;
   int exit_code = 0;
   int signal = 0;
-  bool final = false;  // no restart, whatever --max_restart says: somebody wants the job to end
+  bool final = false;  // no restart, whatever --max_restart says: a user or a scheduler wants the job to end
   std::string reason;
   std::optional<WorkerEnding> culprit;
 

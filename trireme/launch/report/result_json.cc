@@ -45,12 +45,12 @@ std::vector<std::string> printable_tail(const std::vector<std::string>& lines, s
 
 std::string fate(const WorkerEnding& worker) {
   if (worker.unkillable) return "survived SIGKILL and was left behind";
-  return printable(diagnose(worker.ending, worker.last_lines).words);
+  return printable(diagnose(worker).words);
 }
 
 std::string cause(const WorkerEnding& worker) {
   if (worker.unkillable) return "unkillable";
-  return worker.stopped ? "stopped" : diagnose(worker.ending, worker.last_lines).cause;
+  return worker.stopped ? "stopped" : diagnose(worker).cause;
 }
 
 Json worker_json(const WorkerEnding& worker) {
@@ -71,7 +71,11 @@ Json culprit_json(const JobResult& result) {
   for (const WorkerEnding& worker : result.workers) {
     if (worker.rank != result.culprit) continue;
     Json object = worker_json(worker);
-    object["advice"] = diagnose(worker.ending, worker.last_lines).advice;
+    object["advice"] = diagnose(worker).advice;
+    if (!worker.awaited_by.empty()) {
+      object["awaited_by"] = worker.awaited_by;
+      object["awaited_in"] = printable(worker.awaited_in);
+    }
     object["last_lines"] = printable_tail(worker.last_lines, kMostLinesKept);
     return object;
   }
@@ -114,6 +118,8 @@ WorkerEnding read_worker(const Json& object) {
   object.at("stopped").get_to(worker.stopped);
   object.at("unkillable").get_to(worker.unkillable);
   object.at("seconds").get_to(worker.seconds);
+  object.at("awaited_by").get_to(worker.awaited_by);
+  object.at("awaited_in").get_to(worker.awaited_in);
   return worker;
 }
 
@@ -153,7 +159,9 @@ std::string to_json(const WorkerEnding& worker) {
                        {"last_lines", printable_tail(worker.last_lines, kMostLinesOnTheWire)},
                        {"stopped", worker.stopped},
                        {"unkillable", worker.unkillable},
-                       {"seconds", worker.seconds}};
+                       {"seconds", worker.seconds},
+                       {"awaited_by", worker.awaited_by},
+                       {"awaited_in", printable(worker.awaited_in)}};
   return dumped(object, -1);
 }
 

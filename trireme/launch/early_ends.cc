@@ -1,0 +1,59 @@
+#include "trireme/launch/early_ends.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "trireme/core/error.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr size_t kMaxLines = 30;  // as many as the screen shows
+
+void keep_last(std::vector<std::string>& lines, size_t count) {
+  if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
+}
+
+// A PeerError ends a program by an exit code, or by abort() where nothing catches it. Another signal has another cause.
+bool may_be_a_peer_error(const Ending& ending) {
+  return ending.exited ? ending.code != 0 && ending.exec_errno == 0 : ending.signal == SIGABRT;
+}
+
+bool waited_for(const EndedRanks::Wait& wait, int rank) {
+  return std::find(wait.ranks.begin(), wait.ranks.end(), rank) != wait.ranks.end();
+}
+
+}  // namespace
+
+void EarlyEnds::note(WorkerEnding worker) {
+  keep_last(worker.last_lines, kMaxLines);
+  try {
+    ended_.note_end(worker.rank, to_json(worker));
+  } catch (const Error&) {
+  }
+}
+
+bool EarlyEnds::gave_up(int rank, const Ending& ending) try {
+  return may_be_a_peer_error(ending) && ended_.wait_of(rank).has_value();
+} catch (const Error&) {
+  return false;
+}
+
+std::optional<WorkerEnding> EarlyEnds::culprit_of(int rank) try {
+  const auto wait = ended_.wait_of(rank);
+  if (!wait) return std::nullopt;
+  for (const auto& [ended, how] : ended_.list()) {
+    if (!waited_for(*wait, ended)) continue;
+    WorkerEnding culprit = worker_ending_from_json(how);
+    culprit.awaited_in = wait->operation;
+    for (const EndedRanks::Wait& other : ended_.waits())
+      if (waited_for(other, ended)) culprit.awaited_by.push_back(other.rank);
+    return culprit;
+  }
+  return std::nullopt;
+} catch (const Error&) {
+  return std::nullopt;
+}
+
+}  // namespace trireme::launch
