@@ -25,6 +25,7 @@
 #include "trireme/comm/group.h"                // Group: split, new_group
 #include "trireme/comm/work.h"                 // Work: an operation under way
 #include "trireme/data/batch_ops.h"            // data::Mixup, data::CutMix
+#include "trireme/data/collate.h"              // data::Collate, data::pad_sequences
 #include "trireme/data/image_dataset.h"        // data::ImageDataset
 #include "trireme/data/loader.h"               // data::Loader
 #include "trireme/data/mnist.h"                // data::Mnist, data::FashionMnist
@@ -36,7 +37,7 @@
 #include "trireme/io/checkpoint/checkpoint.h"  // Checkpoint: save, restore, preempted
 #include "trireme/models/models.h"             // models::create, models::lenet, models::resnet50, …
 #include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
-#include "trireme/parallel/checkpoint.h"       // checkpoint
+#include "trireme/parallel/recompute.h"        // checkpoint: memory for time
 #include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
 #include "trireme/parallel/init.h"             // init_parallel_env, World
 #include "trireme/parallel/sync_batch_norm.h"  // convert_sync_batch_norm

@@ -18,11 +18,11 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/test_hardship.h"
 #include "trireme/core/text.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/tensor_dataset.h"
 #include "trireme/io/checkpoint/checkpoint.h"
-#include "trireme/io/format/test_hardship.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/parallel/data_parallel.h"
@@ -171,14 +171,14 @@ void refuse(Job& job) {
   for (const bool async : {false, true})
     expect_error(job, async ? "later" : "disk", [&] {
       Checkpoint again(job.folder, job.world, {.async = async});
-      std::optional<io::FileSizeLimit> limit;
+      std::optional<FileSizeLimit> limit;
       if (first) limit.emplace(500);
       again.save(state, {.step = 3});
       again.wait();
     });
-  if (first) io::flip_byte(file(2), 700);
+  if (first) flip_byte(file(2), 700);
   say(fmt::format("rank {} falls back to {}", job.world.rank(), checkpoint.restore(state).name));
-  if (first) io::flip_byte(file(1), 700);
+  if (first) flip_byte(file(1), 700);
   expect_error(job, "damaged", [&] { checkpoint.restore(state); });
   const torch::Tensor one = torch::ones({1});
   all_reduce(one);  // the ranks are still together

@@ -5,22 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <random>
 
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/text.h"
 
 namespace trireme {
-namespace {
-
-/// Of nobody else: in containers that share the folder every process may be number 1.
-std::string temporary_name(const std::filesystem::path& path) {
-  std::random_device random;
-  return fmt::format("{}.{}-{:08x}{:08x}.tmp", path.string(), ::getpid(), random(), random());
-}
-
-}  // namespace
 
 std::optional<std::string> read_head(const std::filesystem::path& path, size_t size) {
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -49,15 +40,9 @@ std::optional<std::string> read_file(const std::filesystem::path& path, size_t l
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content, WriteOptions options) {
-  const std::string temporary = temporary_name(path);
-  const UniqueFd file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-  if (!file) throw SystemError(errno, "cannot write {}", path.string());
-  const auto synced = [&] { return !options.durable || ::fsync(file.get()) == 0; };
-  if (!write_all(file.get(), content) || !synced() || ::rename(temporary.c_str(), path.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(temporary.c_str());
-    throw SystemError(error, "cannot write {}", path.string());
-  }
+  DurableFile file(path, {.bytes_needed = content.size(), .flush = options.durable});
+  file.write(content);
+  file.commit();
 }
 
 TempDir::TempDir(std::string_view prefix) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 #include "trireme/data/image/random.h"
 
 namespace trireme::data {
@@ -15,7 +16,7 @@ namespace {
 
 using image::Random;
 
-/// Who is mixed with whom.
+/// The partner of each sample.
 torch::Tensor permutation(int64_t count, Random& random) {
   auto order = torch::arange(count);
   auto* const values = order.data_ptr<int64_t>();
@@ -25,6 +26,13 @@ torch::Tensor permutation(int64_t count, Random& random) {
 
 void check_alpha(const char* who, double alpha) {
   if (!(alpha > 0)) throw UsageError("{}: alpha is {}; it must be above 0", who, alpha);
+}
+
+/// A mask or boxes would have to be mixed too, in a way that only their owner knows.
+void check_pair(const char* who, const Batch& batch) {
+  if (batch.size() > 2)
+    throw UsageError("{}: the batch has the tensors {}, but only an input and its labels can be mixed; write a BatchOp",
+                     who, join(batch.names(), ", "));
 }
 
 /// N x class_num. Labels that are soft already stay as they are.
@@ -58,6 +66,7 @@ int64_t part(int64_t whole, double share) {
 
 Batch Mixup::operator()(const Batch& batch, uint64_t draw) const {
   check_alpha("Mixup", alpha);
+  check_pair("Mixup", batch);
   Random random(draw);
   const auto others = permutation(batch.data.size(0), random);
   const double lam = random.beta(alpha, alpha);
@@ -67,6 +76,7 @@ Batch Mixup::operator()(const Batch& batch, uint64_t draw) const {
 
 Batch CutMix::operator()(const Batch& batch, uint64_t draw) const {
   check_alpha("CutMix", alpha);
+  check_pair("CutMix", batch);
   if (batch.data.dim() < 3) throw UsageError("CutMix: the batch has {} dimensions and no pictures", batch.data.dim());
   Random random(draw);
   const auto others = permutation(batch.data.size(0), random);
@@ -100,12 +110,12 @@ Batch OpSampler::operator()(const Batch& batch, uint64_t draw) const {
     if (left < choice.prob) return choice.op(batch, draw);
     left -= choice.prob;
   }
+  check_pair("OpSampler", batch);
   return {batch.data, mixed(batch.target, batch.target, 1, class_num_)};
 }
 
 Sample BatchMap::get(int64_t index, uint64_t draw) const {
-  const Batch one = batch(Pick{{index}, {draw}, draw});
-  return {one.data[0], one.target[0]};
+  return row(batch(Pick{{index}, {draw}, draw}), 0);
 }
 
 Batch BatchMap::batch(const Pick& pick) const {

@@ -9,20 +9,19 @@ namespace trireme::data {
 namespace {
 
 template <typename Get>
-Batch stack(size_t count, const Get& get) {
-  std::vector<torch::Tensor> data, targets;
-  for (size_t i = 0; i < count; ++i) {
-    Sample sample = get(i);
-    data.push_back(std::move(sample.data));
-    targets.push_back(std::move(sample.target));
+Batch stack_each(const std::vector<int64_t>& indices, const Get& get) {
+  std::vector<Sample> samples;
+  for (size_t i = 0; i < indices.size(); ++i) {
+    samples.push_back(get(i));
+    samples.back().index = indices[i];
   }
-  return {torch::stack(data), torch::stack(targets)};
+  return stack(samples);
 }
 
 }  // namespace
 
 Batch Dataset::batch(std::span<const int64_t> indices) const {
-  return stack(indices.size(), [&](size_t i) { return get(indices[i]); });
+  return stack_each({indices.begin(), indices.end()}, [&](size_t i) { return get(indices[i]); });
 }
 
 Sample Dataset::get(int64_t index, uint64_t /*draw*/) const {
@@ -41,7 +40,7 @@ std::vector<size_t> present(const Dataset& dataset, const Pick& pick) {
 }
 
 Batch RandomDataset::batch(const Pick& pick) const {
-  return stack(pick.indices.size(), [&](size_t i) { return get(pick.indices[i], pick.draws[i]); });
+  return stack_each(pick.indices, [&](size_t i) { return get(pick.indices[i], pick.draws[i]); });
 }
 
 Batch RandomDataset::batch(std::span<const int64_t> indices) const {

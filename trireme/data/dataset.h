@@ -1,4 +1,4 @@
-// What can be trained on: a number of samples, each an input and what is to be learned from it.
+// What can be trained on: a number of samples, each an input and a target, or a list of named tensors (sample.h).
 //
 //   class Squares : public data::Dataset {
 //    public:
@@ -9,8 +9,8 @@
 //     }
 //   };
 //
-// One whose samples change at random, from epoch to epoch, is a RandomDataset. It seeds a generator with the draw it is
-// given, and keeps none of its own, so that what comes depends on no thread:
+// A dataset whose samples change at random from epoch to epoch is a RandomDataset. It seeds a generator with the draw
+// that it is given and keeps no generator of its own, so that samples do not depend on threads:
 //
 //   class Noisy : public data::RandomDataset {
 //    public:
@@ -21,13 +21,11 @@
 //     }
 //   };
 //
-// Datasets know nothing of ranks, batches and order: that is the Loader's.
+// Datasets do not know about ranks, batches and order: the Loader does.
 //
-// A sample that cannot be read, such as a truncated file, is a *bad* one. Training gets another in its place; an
-// evaluation asks for batches without them (Pick::leave_out_bad), which then have fewer rows, or none at all.
+// A sample that cannot be read, such as a truncated file, is *bad*. Training gets another in its place; an evaluation
+// asks for batches without bad samples (Pick::leave_out_bad), which then have fewer rows, or none.
 #pragma once
-
-#include <torch/types.h>
 
 #include <cstdint>
 #include <span>
@@ -35,18 +33,11 @@
 #include <vector>
 
 #include "trireme/data/order/pick.h"
+#include "trireme/data/sample.h"
 
 namespace trireme::data {
 
-struct Sample {
-  torch::Tensor data;
-  torch::Tensor target;
-};
-
-/// Samples stacked along a new first dimension.
-using Batch = Sample;
-
-/// Samples that could not be used, as far as this process has met them.
+/// Samples that could not be used, as far as this process has tried them.
 struct BadSamples {
   int64_t samples = 0;                  ///< of the dataset, each once; 0: none of them is ever bad
   int64_t allowed = 0;                  ///< more than so many are an error
@@ -54,8 +45,8 @@ struct BadSamples {
   std::vector<std::string> first = {};  ///< "path: reason" of some of them
 };
 
-/// A Loader calls get() or batch() from threads of its own, and several Loaders may share a dataset: all must be safe
-/// to call from several threads at once, and must give the same for the same index and draw whenever they are called.
+/// A Loader calls get() or batch() from its own threads, and several Loaders may share a dataset: these functions must
+/// be safe to call from several threads at once, and must return the same for the same index and draw.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -73,11 +64,10 @@ class Dataset {
   virtual BadSamples bad() const { return {}; }
 };
 
-/// Which samples of a batch that has fewer rows than its pick are in it, by their place in the pick. Reads them again,
-/// one by one.
+/// Which samples of a pick are not bad, by their place in the pick. Reads each of them again.
 std::vector<size_t> present(const Dataset& dataset, const Pick& pick);
 
-/// One whose samples depend on their draws. Override get(index, draw); batch(pick) stacks what it gives.
+/// A dataset whose samples depend on their draws. Override get(index, draw); batch(pick) stacks the results.
 class RandomDataset : public Dataset {
  public:
   Sample get(int64_t index, uint64_t draw) const override = 0;

@@ -29,7 +29,7 @@ struct DeviceCopy::Stream {
 Batch pinned(Batch batch, torch::Device device) {
   if (!device.is_cuda()) return batch;
   const c10::DeviceGuard guard(device);  // a fresh thread would open the first GPU otherwise
-  return {pinned(batch.data), pinned(batch.target)};
+  return batch.map([](const torch::Tensor& tensor) { return pinned(tensor); });
 }
 
 DeviceCopy::DeviceCopy(torch::Device device)
@@ -45,11 +45,11 @@ bool DeviceCopy::overlaps() const {
 
 void DeviceCopy::send(const Batch& batch) {
   if (!stream_) {
-    batch_ = Batch{batch.data.to(device_), batch.target.to(device_)};
+    batch_ = batch.map([this](const torch::Tensor& tensor) { return tensor.to(device_); });
     return;
   }
   const c10::StreamGuard guard(stream_->own);
-  batch_ = Batch{batch.data.to(device_, /*non_blocking=*/true), batch.target.to(device_, /*non_blocking=*/true)};
+  batch_ = batch.map([this](const torch::Tensor& tensor) { return tensor.to(device_, /*non_blocking=*/true); });
   stream_->copied.record(stream_->own);
 }
 
@@ -59,8 +59,8 @@ Batch DeviceCopy::receive() {
   const c10::Stream current = stream_->streams.getStream(device_);
   stream_->copied.block(current);
   // Its memory belongs to our stream: it must not be given out again there while the current one still uses it.
-  batch.data.record_stream(current);
-  batch.target.record_stream(current);
+  for (size_t i = 0; i < batch.size(); ++i)
+    if (batch.tensor(i).defined()) batch.tensor(i).record_stream(current);
   return batch;
 }
 

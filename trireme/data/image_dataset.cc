@@ -23,13 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kReplacements = 20;
-constexpr size_t kShown = 20;  // bad pictures in a message
-constexpr size_t kLargestFile = size_t{1} << 30;
+constexpr size_t kShown = 20;  // bad pictures listed in a message
+constexpr size_t kMaxFileBytes = size_t{1} << 30;
 
 std::string read_picture(const fs::path& path) {
-  auto bytes = read_head(path, kLargestFile + 1);
+  auto bytes = read_head(path, kMaxFileBytes + 1);
   if (!bytes) throw image::ImageError("{}", errno_text(errno));
-  if (bytes->size() > kLargestFile) throw image::ImageError("more than {} bytes, the most that are read", kLargestFile);
+  if (bytes->size() > kMaxFileBytes) throw image::ImageError("larger than the limit of {} bytes", kMaxFileBytes);
   return std::move(*bytes);
 }
 

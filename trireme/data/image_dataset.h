@@ -16,8 +16,8 @@
 #include <memory>
 
 #include "trireme/data/dataset.h"
+#include "trireme/data/image/image_list.h"
 #include "trireme/data/image/pipeline.h"
-#include "trireme/data/order/image_list.h"
 
 namespace trireme::data {
 
@@ -33,7 +33,7 @@ class ImageDataset : public RandomDataset {
  public:
   using RandomDataset::batch;
   using RandomDataset::get;
-  /// Throws UsageError when the list is empty, root is no folder, or an option makes no sense.
+  /// Throws UsageError when the list is empty, root is not a folder, or an option is out of range.
   ImageDataset(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options = {});
 
   int64_t size() const override;

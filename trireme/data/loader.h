@@ -4,7 +4,7 @@
 //   for (int epoch = 0; epoch < 5; ++epoch)
 //     for (auto& [x, y] : train) …                       // x: 64 x 1 x 28 x 28, y: 64
 //
-// Which samples come when is DistributedBatchSampler's (pipeline/sampler.h): each loop is the next epoch, shuffled
+// Which samples come when is DistributedBatchSampler's (order/sampler.h): each loop is the next epoch, shuffled
 // anew. While the program works on a batch, threads prepare the next ones, and the next one's copy to a GPU is under
 // way; what comes does not depend on that, nor on the number of threads.
 //

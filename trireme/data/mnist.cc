@@ -11,7 +11,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/data/order/idx.h"
+#include "trireme/data/image/idx.h"
 
 namespace trireme::data {
 namespace {

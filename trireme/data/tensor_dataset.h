@@ -1,6 +1,7 @@
-// Samples that lie in two tensors, one row each.
+// Samples that lie in two or more tensors, one row each.
 //
 //   data::TensorDataset points(torch::randn({1000, 4}), torch::randint(0, 3, {1000}));
+//   data::TensorDataset scenes({{"image", images}, {"mask", masks}, {"depth", depths}});
 #pragma once
 
 #include "trireme/data/dataset.h"
@@ -13,14 +14,14 @@ class TensorDataset : public Dataset {
   using Dataset::get;
   /// Shares the tensors' memory. Throws UsageError when their first dimensions differ.
   TensorDataset(torch::Tensor data, torch::Tensor target);
+  explicit TensorDataset(Batch rows);
 
-  int64_t size() const override { return data_.size(0); }
+  int64_t size() const override { return rows_.data.size(0); }
   Sample get(int64_t index) const override;
   Batch batch(std::span<const int64_t> indices) const override;
 
  private:
-  torch::Tensor data_;
-  torch::Tensor target_;
+  Batch rows_;
 };
 
 }  // namespace trireme::data

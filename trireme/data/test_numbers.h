@@ -1,4 +1,4 @@
-// For the tests of the module: a dataset of which every sample tells its index.
+// For the tests of the module: a dataset whose samples hold their index.
 #pragma once
 
 #include <torch/types.h>

@@ -21,35 +21,34 @@ std::vector<int64_t> range(int64_t first, int64_t count, int64_t size) {
   return indices;
 }
 
-/// Rows of several batches, one behind the other, put back where they belong: row i goes to places[i].
-Batch put_together(const std::vector<Batch>& batches, const std::vector<int64_t>& places) {
-  if (batches.size() == 1) return batches[0];
-  std::vector<torch::Tensor> data, targets;
+/// The tensors at one place of several batches, one behind the other.
+torch::Tensor joined(const std::vector<Batch>& batches, size_t place) {
+  std::vector<torch::Tensor> tensors;
   for (const Batch& batch : batches) {
-    if (batch.data.size(0) == 0) continue;  // all bad: of no shape
-    data.push_back(batch.data);
-    targets.push_back(batch.target);
+    const torch::Tensor &first = batches[0].tensor(place), &tensor = batch.tensor(place);
+    if (tensor.sizes().slice(1) != first.sizes().slice(1))
+      throw UsageError(
+          "Concat: a batch has '{}' of shape {} from one dataset, but {} from another; give all one shape, "
+          "or put Collate around Concat, not inside",
+          batch.names()[place], shape_text(first), shape_text(tensor));
+    tensors.push_back(tensor);
   }
-  if (data.empty()) return batches[0];
-  const auto order = torch::tensor(places).argsort();
-  return {torch::cat(data).index_select(0, order), torch::cat(targets).index_select(0, order)};
+  return torch::cat(tensors);
 }
 
-/// Samples one behind the other, some of which may be left out.
-class Rows {
- public:
-  void add(Sample sample) {
-    data_.push_back(std::move(sample.data));
-    targets_.push_back(std::move(sample.target));
-  }
-  Batch stacked() const {
-    if (data_.empty()) return {torch::empty({0}), torch::empty({0}, torch::kInt64)};
-    return {torch::stack(data_), torch::stack(targets_)};
-  }
-
- private:
-  std::vector<torch::Tensor> data_, targets_;
-};
+/// Rows of several batches, one behind the other, put back where they belong: row i goes to places[i].
+Batch put_together(std::vector<Batch> batches, const std::vector<int64_t>& places) {
+  if (batches.size() == 1) return batches[0];
+  const Batch none = batches[0];
+  std::erase_if(batches, [](const Batch& batch) { return batch.data.size(0) == 0; });  // all bad: of no shape
+  if (batches.empty()) return none;
+  check_names(batches);
+  const auto order = torch::tensor(places).argsort();
+  Batch all = batches[0];
+  for (size_t place = 0; place < all.size(); ++place)
+    if (all.tensor(place).defined()) all.tensor(place) = joined(batches, place).index_select(0, order);
+  return all;
+}
 
 }  // namespace
 
@@ -62,12 +61,14 @@ Sample Map::get(int64_t index, uint64_t draw) const {
 }
 
 Batch Map::batch(const Pick& pick) const {
-  Rows rows;
+  std::vector<Sample> samples;
   for (size_t i = 0; i < pick.indices.size(); ++i) {
     const Batch one = dataset_->batch(pick.only(i));  // rather than get(): it knows the image size
-    if (one.data.size(0) > 0) rows.add(function_({one.data[0], one.target[0]}, pick.draws[i]));
+    if (one.data.size(0) == 0) continue;
+    samples.push_back(function_(row(one, 0), pick.draws[i]));
+    samples.back().index = pick.indices[i];
   }
-  return rows.stacked();
+  return stack(samples);
 }
 
 Subset::Subset(Shared dataset, std::vector<int64_t> indices)
@@ -145,7 +146,7 @@ Batch Concat::batch(const Pick& pick) const {
     else
       for (const size_t i : present(*parts_[part], shares[part])) all_places.push_back(places[part][i]);
   }
-  return put_together(batches, all_places);
+  return put_together(std::move(batches), all_places);
 }
 
 // Parts that are never bad count as samples too: they remain when all of another part is bad.
@@ -184,7 +185,7 @@ std::optional<Sample> Cache::unless_bad(int64_t index) const {
   }
   const Batch one = dataset_->batch(Pick{{index}, {0}, 0, 0, true});
   const std::lock_guard lock(slots_->mutex);
-  if (one.data.size(0) > 0) return slots_->samples[at] = {one.data[0], one.target[0]};
+  if (one.data.size(0) > 0) return slots_->samples[at] = row(one, 0);
   slots_->bad.insert(index);
   return std::nullopt;
 }
@@ -195,14 +196,14 @@ Sample Cache::get(int64_t index) const {
 }
 
 Batch Cache::batch(const Pick& pick) const {
-  Rows rows;
+  std::vector<Sample> samples;
   for (const int64_t index : pick.indices) {
-    if (!pick.leave_out_bad)
-      rows.add(get(index));
-    else if (std::optional<Sample> sample = unless_bad(index))
-      rows.add(std::move(*sample));
+    std::optional<Sample> sample = pick.leave_out_bad ? unless_bad(index) : get(index);
+    if (!sample) continue;
+    sample->index = index;
+    samples.push_back(std::move(*sample));
   }
-  return rows.stacked();
+  return stack(samples);
 }
 
 }  // namespace trireme::data

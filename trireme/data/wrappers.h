@@ -1,5 +1,5 @@
 // Datasets made of datasets. Each takes a dataset by value or a shared pointer to one, and passes draws on, so that
-// what is random inside stays random, and the same for any number of threads.
+// random samples stay random, and the same for any number of threads.
 //
 //   data::FashionMnist clothes;
 //   data::Subset validation(clothes, 0, 500);
@@ -7,7 +7,8 @@
 //   data::Concat all({clothes, data::Mnist("digits")});
 //   data::Cache cached(slow);                       // each sample is read once and kept in memory
 //
-// Batches and reading ahead are the Loader's: {.batch_size = 64, .workers = 4, .prefetch = 2}.
+// All of them take samples of any named tensors (sample.h). Batches and reading ahead are options of the Loader:
+// {.batch_size = 64, .workers = 4, .prefetch = 2}.
 #pragma once
 
 #include <concepts>
@@ -40,8 +41,8 @@ class Shared {
   std::shared_ptr<const Dataset> dataset_;
 };
 
-/// Every sample as a function makes it. The function is called from the Loader's threads; what is random in it seeds a
-/// generator with the draw.
+/// Each sample as returned by a function. It is called from the Loader's threads; a random one seeds a generator with
+/// the draw.
 class Map : public RandomDataset {
  public:
   using RandomDataset::batch;
@@ -86,7 +87,7 @@ class Subset : public RandomDataset {
   int64_t different_ = 0;  // samples
 };
 
-/// All samples in an order that the seed decides, the same for ever: to part a sorted dataset in two, say. (A Loader
+/// All samples in one fixed order that depends on the seed: for example to split a sorted dataset in two. (A Loader
 /// shuffles by itself, anew for each epoch.)
 Subset shuffled(Shared dataset, uint64_t seed);
 

@@ -8,9 +8,9 @@
 #include <mutex>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_hardship.h"
 #include "trireme/core/test_support.h"
 #include "trireme/io/async_writer.h"
-#include "trireme/io/format/test_hardship.h"
 #include "trireme/io/module_state.h"
 
 namespace trireme::io {

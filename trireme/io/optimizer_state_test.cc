@@ -5,7 +5,8 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
-#include "trireme/io/format/test_hardship.h"
+#include "trireme/core/test_hardship.h"
+#include "trireme/core/test_support.h"
 #include "trireme/io/module_state.h"
 
 namespace trireme::io {

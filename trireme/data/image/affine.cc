@@ -107,14 +107,7 @@ TRIREME_WIDE void transform_bicubic(const Image& image, const Matrix& m, const A
 
 }  // namespace
 
-void check_affine(Interpolation interpolation) {
-  if (interpolation != Interpolation::nearest && interpolation != Interpolation::bilinear &&
-      interpolation != Interpolation::bicubic)
-    throw UsageError("interpolation of a rotation or shear: only nearest, bilinear and bicubic");
-}
-
 void affine(Image& image, const Matrix& matrix, const AffineOptions& options) {
-  check_affine(options.interpolation);
   thread_local Image spare;
   spare.reshape(image.width, image.height);
   image.pixels.push_back(0);  // the last pixel is read with the byte behind it

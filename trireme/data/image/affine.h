@@ -19,12 +19,9 @@ struct Matrix {
 };
 
 struct AffineOptions {
-  Interpolation interpolation = Interpolation::nearest;  ///< or bilinear or bicubic
-  std::array<uint8_t, kChannels> fill{0, 0, 0};          ///< for what lies outside
+  Interpolation interpolation = Interpolation::nearest;
+  std::array<uint8_t, kChannels> fill{0, 0, 0};  ///< for what lies outside
 };
-
-/// Throws UsageError for the other interpolations.
-void check_affine(Interpolation interpolation);
 
 void affine(Image& image, const Matrix& matrix, const AffineOptions& options);
 

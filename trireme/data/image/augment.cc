@@ -11,7 +11,7 @@ namespace trireme::image {
 namespace {
 
 constexpr std::array<uint8_t, kChannels> kGrey{128, 128, 128};
-constexpr double kMostShift = 150.0 / 331;  // of the side; the policies were found on pictures of 331x331
+constexpr double kMaxShift = 150.0 / 331;  // of the side; the policies were found on pictures of 331x331
 
 enum class Kind {
   shear_x,
@@ -79,7 +79,7 @@ double most_of(Kind kind) {
       return 0.3;
     case Kind::translate_x:
     case Kind::translate_y:
-      return kMostShift;
+      return kMaxShift;
     case Kind::rotate:
       return 30;
     case Kind::posterize:

@@ -20,7 +20,7 @@
 
 namespace trireme::image {
 
-/// The bytes are no picture we can use. Says what is wrong with them; who knows the path puts it in front.
+/// The bytes cannot be decoded, and why. The message has no path: the caller that knows it adds it.
 class ImageError : public UsageError {
  public:
   using UsageError::UsageError;

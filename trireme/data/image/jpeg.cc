@@ -16,7 +16,7 @@ namespace {
 constexpr int kExifMarker = JPEG_APP0 + 1;
 constexpr unsigned kLongestMarker = 0xFFFF;
 // Every scan of a progressive file is a pass over the whole picture, and costs the attacker some ten bytes.
-constexpr int kMostScans = 500;
+constexpr int kMaxScans = 500;
 
 /// Damage that leaves wrong pixels behind; libjpeg only warns of it.
 bool is_damage(int code) {
@@ -67,7 +67,7 @@ struct JpegReader::State {
     };
     progress.progress_monitor = [](j_common_ptr common) {
       auto* decoder = reinterpret_cast<j_decompress_ptr>(common);
-      if (decoder->input_scan_number > kMostScans) ERREXIT(common, JERR_BAD_PROGRESSION);
+      if (decoder->input_scan_number > kMaxScans) ERREXIT(common, JERR_BAD_PROGRESSION);
     };
     jpeg.client_data = this;
     guarded([this] { jpeg_create_decompress(&jpeg); });

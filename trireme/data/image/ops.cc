@@ -10,7 +10,7 @@
 namespace trireme::image {
 namespace {
 
-constexpr int kMostPixels = 1 << 27;  // as DecodeOptions has it for pictures as they come
+constexpr int kMaxPixels = 1 << 27;  // as DecodeOptions has it for pictures as they come
 
 void resize_in_place(Image& image, const Region& part, Size size, const ResizeMethod& method) {
   thread_local Image spare;
@@ -77,10 +77,10 @@ Size ResizeImage::target(Size picture) const {
   if (resize_short <= 0) return size;
   const double factor = static_cast<double>(resize_short) / std::min(picture.width, picture.height);
   const double width = std::nearbyint(picture.width * factor), height = std::nearbyint(picture.height * factor);
-  if (width * height > kMostPixels)
+  if (width * height > kMaxPixels)
     throw ImageError(
         "picture of {}x{} pixels: too thin; with a shorter side of {} it would have {:.0f}x{:.0f}, more than {}",
-        picture.width, picture.height, resize_short, width, height, kMostPixels);
+        picture.width, picture.height, resize_short, width, height, kMaxPixels);
   return {static_cast<int>(width), static_cast<int>(height)};
 }
 

@@ -33,7 +33,6 @@ void expect_share(double value, const char* key) {
 struct Check {
   void operator()(const RandCropImage& op) const {
     expect_size(op.size, "RandCropImage");
-    check(op.method);
     if (!(op.scale[0] > 0 && op.scale[0] <= op.scale[1]))
       throw UsageError("RandCropImage.scale: [{}, {}]; must rise and be above 0", op.scale[0], op.scale[1]);
     if (!(op.ratio[0] > 0 && op.ratio[0] <= op.ratio[1]))
@@ -46,7 +45,6 @@ struct Check {
   }
   void operator()(const ResizeImage& op) const {
     if (op.resize_short <= 0) expect_size(op.size, "ResizeImage without resize_short");
-    check(op.method);
   }
   void operator()(const CropImage& op) const { expect_size(op.size, "CropImage"); }
   void operator()(const RandomCropImage& op) const { expect_size(op.size, "RandomCropImage"); }
@@ -66,10 +64,7 @@ struct Check {
     expect_share(op.prob, "ColorJitter.prob");
     expect_share(op.hue * 2, "ColorJitter.hue * 2");
   }
-  void operator()(const RandomRotation& op) const {
-    expect_share(op.prob, "RandomRotation.prob");
-    check_affine(op.interpolation);
-  }
+  void operator()(const RandomRotation& op) const { expect_share(op.prob, "RandomRotation.prob"); }
   void operator()(const NormalizeImage& op) const {
     if (op.channel_num != 3 && op.channel_num != 4)
       throw UsageError("NormalizeImage.channel_num: {}; must be 3 or 4", op.channel_num);

@@ -58,7 +58,7 @@ class Transforms {
   /// the result to the picture (no crop and no ResizeImage with a size).
   explicit Transforms(std::vector<Operator> operators, TransformsOptions options = {});
 
-  /// Writes elements() floats. Throws ImageError when the bytes are no usable picture.
+  /// Writes elements() floats. Throws ImageError when the bytes cannot be decoded.
   void run(std::span<const char> encoded, Random& random, float* out_chw) const;
   /// The same for a picture that is there already; `image` is used up.
   void run(Image& image, Random& random, float* out_chw) const;

@@ -2,9 +2,9 @@
 //
 // Words: `across` makes one source row as wide as the result; `down` makes one row of the result out of several of
 // those, which a ring keeps until no later row asks for them. Three ways to do both:
-//   bilinear  OpenCV's, also `area` when it grows: 16 bit numbers with 11 bit weights and its roundings, so that
-//   results are equal to the bit floats    every other filter of OpenCV, rounded at the end stepwise  Pillow's: as
-//   floats, but rounded to 8 bit between the two as well
+//   bilinear  OpenCV's: 16 bit numbers with 11 bit weights and its roundings, so that results are equal to the bit
+//   floats    OpenCV's bicubic, rounded at the end
+//   stepwise  Pillow's: whole numbers with 22 bit weights, rounded to 8 bit between the two as well
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -12,14 +12,10 @@
 namespace trireme::image {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Interpolation>, 7> kInterpolations{{
+constexpr std::array<std::pair<std::string_view, Interpolation>, 3> kInterpolations{{
     {"nearest", Interpolation::nearest},
     {"bilinear", Interpolation::bilinear},
     {"bicubic", Interpolation::bicubic},
-    {"area", Interpolation::area},
-    {"lanczos", Interpolation::lanczos},
-    {"box", Interpolation::box},
-    {"hamming", Interpolation::hamming},
 }};
 
 }  // namespace
@@ -39,17 +35,7 @@ Backend parse_backend(std::string_view name) {
   throw UsageError("backend: {}: no such way to resize; there are cv2, pil", printable(name));
 }
 
-void check(const ResizeMethod& method) {
-  const bool pil = method.backend == Backend::pil;
-  const bool only_pil = method.interpolation == Interpolation::box || method.interpolation == Interpolation::hamming;
-  if (pil && method.interpolation == Interpolation::area)
-    throw UsageError("interpolation: area: not in backend pil; use box, or backend cv2");
-  if (!pil && only_pil)
-    throw UsageError("interpolation: box and hamming: not in backend cv2; use area, or backend pil");
-}
-
 void resize(const View& source, Size size, const ResizeMethod& method, Image& out) {
-  check(method);
   thread_local Plan plan;
   make_plan({.length = source.width, .size = size.width}, {.length = source.height, .size = size.height}, method, plan);
   resample(source, {0, 0, source.width, source.height}, plan, out);

@@ -3,13 +3,11 @@
 //   Image small;
 //   resize(view_of(image), {224, 224}, {.interpolation = Interpolation::bicubic, .backend = Backend::pil}, small);
 //
-// Backend cv2 reads the two (bilinear), four (bicubic) or eight (lanczos) pixels nearest to the middle of the new
-// pixel, however much the picture shrinks; `area` averages. Backend pil widens its filter with the shrinking
-// (antialias), in two passes of 8 bit each.
-// Not every method exists in both: area is cv2's, box and hamming are pil's.
-// Guarantees: nearest and bilinear of cv2, and nearest, bilinear, bicubic and box of pil are equal to those libraries
-// to the bit, the others within 1 of 255 (tests/interop/image_test.py). Pillow means across first and then down, as all
-// its versions before 13 do; that one chooses the order by the sizes. Thread-safe.
+// Backend cv2 reads the two (bilinear) or four (bicubic) pixels nearest to the middle of the new pixel, however much
+// the picture shrinks. Backend pil widens its filter with the shrinking (antialias), in two passes of 8 bit each.
+// Guarantees: results are equal to those libraries to the bit, but bicubic of cv2 only within 1 of 255
+// (tests/interop/image_test.py). Pillow means across first and then down, as all its versions before 13 do; version 13
+// chooses the order by the sizes. Thread-safe.
 #pragma once
 
 #include <string_view>
@@ -18,7 +16,7 @@
 
 namespace trireme::image {
 
-enum class Interpolation { nearest, bilinear, bicubic, area, lanczos, box, hamming };
+enum class Interpolation { nearest, bilinear, bicubic };
 enum class Backend { cv2, pil };
 
 /// By the names of PaddleClas' YAML, in any case. Throws UsageError that lists the names.
@@ -31,10 +29,7 @@ struct ResizeMethod {
   bool operator==(const ResizeMethod&) const = default;
 };
 
-/// Throws UsageError when the backend has no such interpolation: area and pil, box or hamming and cv2.
-void check(const ResizeMethod& method);
-
-/// Requires: both sizes at least 1x1, `out` not the owner of `source`. Throws as check().
+/// Requires: both sizes at least 1x1, `out` not the owner of `source`.
 void resize(const View& source, Size size, const ResizeMethod& method, Image& out);
 
 }  // namespace trireme::image

@@ -2,16 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 namespace trireme::image {
 namespace {
-
-constexpr double kPi = std::numbers::pi;
-
-double sinc(double x) {
-  return x == 0 ? 1 : std::sin(kPi * x) / (kPi * x);
-}
 
 /// Keys' cubic; `a` is its slope: -0.75 in OpenCV, -0.5 in Pillow.
 double cubic(double x, double a) {
@@ -22,35 +15,13 @@ double cubic(double x, double a) {
 
 /// Half the width of the filter when nothing shrinks.
 double support_of(const ResizeMethod& method) {
-  const bool pil = method.backend == Backend::pil;
-  switch (method.interpolation) {
-    case Interpolation::bilinear:
-    case Interpolation::hamming:
-      return 1;
-    case Interpolation::bicubic:
-      return 2;
-    case Interpolation::lanczos:
-      return pil ? 3 : 4;
-    default:
-      return 0.5;
-  }
+  return method.interpolation == Interpolation::bilinear ? 1 : 2;
 }
 
 /// How much a pixel at distance x counts.
 double filter(double x, const ResizeMethod& method) {
-  const double support = support_of(method);
-  switch (method.interpolation) {
-    case Interpolation::bilinear:
-      return std::max(0.0, 1 - std::abs(x));
-    case Interpolation::bicubic:
-      return cubic(x, method.backend == Backend::pil ? -0.5 : -0.75);
-    case Interpolation::lanczos:
-      return std::abs(x) < support ? sinc(x) * sinc(x / support) : 0;
-    case Interpolation::hamming:
-      return std::abs(x) < 1 ? sinc(x) * (0.54 + 0.46 * std::cos(kPi * x)) : 0;
-    default:
-      return x > -0.5 && x <= 0.5 ? 1 : 0;
-  }
+  if (method.interpolation == Interpolation::bilinear) return std::max(0.0, 1 - std::abs(x));
+  return cubic(x, method.backend == Backend::pil ? -0.5 : -0.75);
 }
 
 /// The wanted window and step in source pixels.
@@ -118,40 +89,12 @@ void plan_antialiased(const Axis& axis, const Grid& grid, const ResizeMethod& me
   }
 }
 
-/// OpenCV's `area` for shrinking: the mean over the part of the source that the new pixel covers.
-void plan_area(const Axis& axis, const Grid& grid, Taps& taps) {
-  prepare(axis, grid, static_cast<int>(std::ceil(grid.scale)) + 1, taps);
-  std::vector<double> weights;
-  for (int i = 0; i < grid.count; ++i) {
-    const double low = grid.begin + (grid.first + i) * grid.scale;
-    const double high = std::min<double>(low + grid.scale, axis.length);
-    const int from = static_cast<int>(std::floor(low + 1e-9));
-    weights.clear();
-    for (int k = from; k < high - 1e-3; ++k)  // as OpenCV: a sliver of a pixel does not count
-      weights.push_back((std::min<double>(k + 1, high) - std::max<double>(k, low)) / (high - low));
-    put(axis, i, from, weights.data(), static_cast<int>(weights.size()), taps);
-  }
-}
-
 /// OpenCV keeps its weights in 11 bits.
 double rounded(double weight) {
   return std::nearbyint(static_cast<float>(weight) * 2048.0F) / 2048;
 }
 
-/// OpenCV's `area` for growing: bilinear, but flat over the middle of every source pixel.
-void plan_area_growing(const Axis& axis, const Grid& grid, Taps& taps) {
-  prepare(axis, grid, 2, taps);
-  for (int i = 0; i < grid.count; ++i) {
-    const int at = grid.first + i;
-    const int from = static_cast<int>(std::floor(at * grid.scale));
-    const auto past = static_cast<float>(at + 1 - (from + 1) * (1 / grid.scale));
-    const double share = past <= 0 ? 0 : past - std::floor(past);
-    const double weights[] = {rounded(1 - share), rounded(share)};
-    put(axis, i, from, weights, 2, taps);
-  }
-}
-
-/// OpenCV: the 2, 4 or 8 nearest pixels, however far apart the new ones are.
+/// OpenCV: the 2 or 4 nearest pixels, however far apart the new ones are.
 void plan_sparse(const Axis& axis, const Grid& grid, const ResizeMethod& method, Taps& taps) {
   const int half = static_cast<int>(support_of(method)), count = 2 * half;
   prepare(axis, grid, count, taps);
@@ -159,7 +102,7 @@ void plan_sparse(const Axis& axis, const Grid& grid, const ResizeMethod& method,
     const float at = static_cast<float>(grid.begin + (grid.first + i + 0.5) * grid.scale - 0.5);
     const int base = static_cast<int>(std::floor(at));
     const double share = at - static_cast<float>(base);
-    double weights[8] = {};
+    double weights[4] = {};
     double sum = 0;
     for (int k = 0; k < count; ++k) sum += weights[k] = filter(k - (half - 1) - share, method);
     for (int k = 0; k < count; ++k) weights[k] = rounded(weights[k] / sum);
@@ -167,20 +110,17 @@ void plan_sparse(const Axis& axis, const Grid& grid, const ResizeMethod& method,
   }
 }
 
-/// `grows`: one of the axes does, which changes the rule of `area` for both.
-void plan_axis(const Axis& axis, const ResizeMethod& method, bool grows, Taps& taps) {
+void plan_axis(const Axis& axis, const ResizeMethod& method, Taps& taps) {
   const Grid grid(axis, method.backend);
   if (method.interpolation == Interpolation::nearest) return plan_nearest(axis, grid, method, taps);
   if (method.backend == Backend::pil) return plan_antialiased(axis, grid, method, taps);
-  if (method.interpolation != Interpolation::area) return plan_sparse(axis, grid, method, taps);
-  return grows ? plan_area_growing(axis, grid, taps) : plan_area(axis, grid, taps);
+  plan_sparse(axis, grid, method, taps);
 }
 
-Arithmetic arithmetic_of(const ResizeMethod& method, bool grows) {
+Arithmetic arithmetic_of(const ResizeMethod& method) {
   if (method.interpolation == Interpolation::nearest) return Arithmetic::nearest;
   if (method.backend == Backend::pil) return Arithmetic::stepwise;
-  const bool linear = method.interpolation == Interpolation::bilinear;
-  return linear || (method.interpolation == Interpolation::area && grows) ? Arithmetic::bilinear : Arithmetic::floats;
+  return method.interpolation == Interpolation::bilinear ? Arithmetic::bilinear : Arithmetic::floats;
 }
 
 }  // namespace
@@ -200,12 +140,11 @@ int Taps::end() const {
 }
 
 void make_plan(const Axis& x, const Axis& y, const ResizeMethod& method, Plan& plan) {
-  const bool grows = Grid(x, method.backend).scale < 1 || Grid(y, method.backend).scale < 1;
-  plan.arithmetic = arithmetic_of(method, grows);
+  plan.arithmetic = arithmetic_of(method);
   plan.x.open = false;
   plan.y.open = plan.arithmetic == Arithmetic::bilinear;
-  plan_axis(x, method, grows, plan.x);
-  plan_axis(y, method, grows, plan.y);
+  plan_axis(x, method, plan.x);
+  plan_axis(y, method, plan.y);
 }
 
 }  // namespace trireme::image

@@ -13,12 +13,12 @@
 namespace trireme::image {
 namespace {
 
-constexpr double kMostLevel = 10;
-constexpr double kMostShift = 0.45;                             // of the side
+constexpr double kMaxLevel = 10;
+constexpr double kMaxShift = 0.45;                              // of the side
 constexpr std::array<uint8_t, kChannels> kMean{124, 116, 104};  // ImageNet's, as pixels
 
 struct Config {
-  double magnitude = kMostLevel;
+  double magnitude = kMaxLevel;
   double deviation = 0;
   int layers = 2;
   bool increasing = false;
@@ -105,11 +105,11 @@ constexpr std::array<Operation, 15> kOperations{{
     {0.2, [](const Call& c) { affine(c.image, {.yx = c.signed_by_chance(c.strength * 0.3)}, c.affine); }},
     {0.1,
      [](const Call& c) {
-       affine(c.image, {.x0 = c.signed_by_chance(c.strength * kMostShift) * c.image.width}, c.affine);
+       affine(c.image, {.x0 = c.signed_by_chance(c.strength * kMaxShift) * c.image.width}, c.affine);
      }},
     {0.1,
      [](const Call& c) {
-       affine(c.image, {.y0 = c.signed_by_chance(c.strength * kMostShift) * c.image.height}, c.affine);
+       affine(c.image, {.y0 = c.signed_by_chance(c.strength * kMaxShift) * c.image.height}, c.affine);
      }},
 }};
 
@@ -140,7 +140,6 @@ std::vector<const Operation*> choose(const Config& config, Random& random) {
 
 void TimmAutoAugment::check() const {
   parse_config(config_str);
-  check_affine(interpolation);
 }
 
 void TimmAutoAugment::operator()(Image& image, Random& random) const {
@@ -153,7 +152,7 @@ void TimmAutoAugment::operator()(Image& image, Random& random) const {
                       random,
                       config,
                       {.interpolation = interpolation, .fill = kMean},
-                      std::clamp(level, 0.0, kMostLevel) / kMostLevel});
+                      std::clamp(level, 0.0, kMaxLevel) / kMaxLevel});
   }
 }
 

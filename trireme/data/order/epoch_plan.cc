@@ -32,7 +32,7 @@ int64_t steps_for(const SamplerOptions& options, int64_t samples_of_a_rank) {
   return options.drop_last ? samples_of_a_rank / options.batch_size : divide_up(samples_of_a_rank, options.batch_size);
 }
 
-/// The order of one stage. What lies behind `length` was cut off: seen by nobody, kept for a stage that may follow.
+/// The order of one stage. What lies behind `length` was cut off: no rank sees it, but a later stage may.
 struct StageOrder {
   std::vector<uint32_t> samples;
   int64_t length = 0;

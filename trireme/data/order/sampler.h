@@ -48,8 +48,7 @@ class DistributedBatchSampler {
   /// What a loop does: begin() is start() and next(), ++ is next().
   void start();
   std::optional<Batch> next();
-  /// For those who fetch ahead of next(): the plan of the loop that runs, and how many of its steps next() has given
-  /// out.
+  /// To fetch ahead of next(): the plan of the loop that runs, and how many of its steps next() has returned.
   std::shared_ptr<const EpochPlan> plan() const { return plan_; }
   int64_t step() const { return step_; }
 

@@ -109,7 +109,7 @@ TEST(Bundle, KnowsTheNetworksItWasWrittenWith) {
   write(dir.path(), parse(kText, "f"));
   const Description found = read(dir.path());
   EXPECT_EQ(found.files.size(), 1u);
-  EXPECT_EQ(found.files.at(kOnnxFile), io::sum_of_file(dir.path() / kOnnxFile));
+  EXPECT_EQ(found.files.at(kOnnxFile), sum_of_file(dir.path() / kOnnxFile));
   check_network(dir.path(), kOnnxFile, found);
   check_network(dir.path(), kTorchFile, found);  // not known
 

@@ -25,8 +25,8 @@
 #include <vector>
 
 #include "trireme/config/node.h"
+#include "trireme/core/durable.h"
 #include "trireme/data/image/pipeline.h"
-#include "trireme/io/format/durable.h"
 
 namespace trireme::bundle {
 
@@ -71,7 +71,7 @@ struct Description {
   std::vector<std::string> labels;  ///< name of each class; empty: not known
   int topk = 5;                     ///< how many classes an answer names unless asked otherwise
   /// The networks that were exported with it, by name; those that are absent are not checked.
-  std::map<std::string, io::FileSum> files = {};
+  std::map<std::string, FileSum> files = {};
 };
 
 /// Reads FOLDER/inference.yml. Throws UsageError: no such folder or file, or what is wrong in which line of it.

@@ -131,7 +131,7 @@ void check_network(const fs::path& folder, const std::string& name, const Descri
   const auto known = description.files.find(name);
   if (known == description.files.end()) return;
   try {
-    io::check_sum(folder / name, known->second, kDescriptionFile);
+    check_sum(folder / name, known->second, kDescriptionFile);
   } catch (const UsageError& error) {
     throw UsageError("{}; {}", error.what(), kAdvice);
   }

@@ -63,18 +63,18 @@ ValuePtr post_process(const Description& description) {
   return map({{"Topk", topk}});
 }
 
-ValuePtr files_section(const std::map<std::string, io::FileSum>& files) {
+ValuePtr files_section(const std::map<std::string, FileSum>& files) {
   const ValuePtr section = map({});
   for (const auto& [name, sum] : files)
     section->set(name, map({{"bytes", number(static_cast<int64_t>(sum.bytes))}, {"crc32c", number(sum.crc32c)}}));
   return section;
 }
 
-std::map<std::string, io::FileSum> networks_in(const fs::path& folder) {
-  std::map<std::string, io::FileSum> files;
+std::map<std::string, FileSum> networks_in(const fs::path& folder) {
+  std::map<std::string, FileSum> files;
   std::error_code absent;
   for (const char* name : {kOnnxFile, kTorchFile})
-    if (fs::is_regular_file(folder / name, absent)) files[name] = io::sum_of_file(folder / name);
+    if (fs::is_regular_file(folder / name, absent)) files[name] = sum_of_file(folder / name);
   return files;
 }
 

@@ -6,13 +6,13 @@
 
 #include <sstream>
 
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/deploy/export/compare.h"
 #include "trireme/deploy/export/fold.h"
 #include "trireme/deploy/export/lower.h"
 #include "trireme/deploy/export/staging.h"
 #include "trireme/deploy/export/torchscript.h"
-#include "trireme/io/format/durable.h"
 
 namespace trireme::deploy {
 namespace {
@@ -125,13 +125,13 @@ std::string torchscript_file(const Traced& traced) {
 }
 
 void write_torchscript(const fs::path& path, const std::string& content) {
-  io::DurableFile file(path, {.bytes_needed = content.size()});
+  DurableFile file(path, {.bytes_needed = content.size()});
   file.write(content);
   file.commit();
 }
 
 void write_onnx(const fs::path& path, const OnnxModel& model) {
-  io::DurableFile file(path, {.bytes_needed = model.size()});
+  DurableFile file(path, {.bytes_needed = model.size()});
   model.write([&](std::string_view bytes) { file.write(bytes); });
   file.commit();
 }

@@ -11,8 +11,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
+#include "trireme/core/test_hardship.h"
 #include "trireme/deploy/export/test_networks.h"
-#include "trireme/io/format/test_hardship.h"
 #include "trireme/models/models.h"
 
 namespace trireme::deploy {
@@ -379,7 +379,7 @@ TEST_F(Export, KeepsTheOldFilesWhenTheDiskIsFull) {
   export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
   const std::string before = bytes_of(folder_, "inference.pt");
   {
-    const io::FileSizeLimit full(10'000);
+    const FileSizeLimit full(10'000);
     EXPECT_THROW(export_model(models::lenet(5), described("LeNet", 1, 28), folder_), SystemError);
   }
   EXPECT_EQ(bytes_of(folder_, "inference.pt"), before);

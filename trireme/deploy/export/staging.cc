@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
-#include "trireme/io/format/durable.h"
 
 namespace trireme::deploy {
 namespace {
@@ -102,7 +102,7 @@ void Staging::commit(const std::vector<std::string>& files) {
                 fmt::format("{}; nor could the old files be put back: they are in {}, move them to {}", error.what(),
                             kept.string(), folder_.string()));
   }
-  io::sync_folder(folder_);
+  sync_folder(folder_);
   std::error_code ignored;
   for (const fs::path& leftover : leftovers(folder_)) fs::remove_all(leftover, ignored);
 }

@@ -5,11 +5,12 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/test_hardship.h"
+#include "trireme/core/test_support.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/tensor_dataset.h"
 #include "trireme/data/wrappers.h"
 #include "trireme/io/checkpoint/agreement.h"
-#include "trireme/io/format/test_hardship.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/optim/amp.h"
 #include "trireme/optim/ema.h"
@@ -20,8 +21,6 @@
 namespace trireme {
 namespace {
 
-using io::flip_byte;
-using io::message_of;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -210,7 +209,7 @@ TEST_F(CheckpointTest, TwoAreKept) {
   Program program;
   Checkpoint checkpoint(folder);
   for (int step = 1; step <= 4; ++step) checkpoint.save(program.state(), {.step = step});
-  EXPECT_EQ(io::entries_in(folder), 2u);
+  EXPECT_EQ(entries_in(folder), 2u);
   EXPECT_THROW(Checkpoint(folder, {.keep = 1}), UsageError);
 }
 
@@ -252,9 +251,9 @@ TEST_F(CheckpointTest, AllDamagedIsRefusedWithEachReason) {
 TEST_F(CheckpointTest, AnotherFormatIsRefused) {
   save_two();
   for (const int step : {3, 6}) {
-    std::string text = io::content_of(file(step, "manifest.json"));
+    std::string text = content_of(file(step, "manifest.json"));
     text.replace(text.find("\"format\": 1"), 11, "\"format\": 7");
-    io::put(file(step, "manifest.json"), text);
+    put(file(step, "manifest.json"), text);
   }
   Program program;
   EXPECT_THAT(message_of<UsageError>([&] { Checkpoint(folder).restore(program.state()); }),
@@ -338,7 +337,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {
   for (const bool async : {false, true}) {
     Checkpoint checkpoint(folder, {.async = async});
     const std::string message = message_of<SystemError>([&] {
-      const io::FileSizeLimit limit(900);
+      const FileSizeLimit limit(900);
       checkpoint.save(program.state(), {.step = 8});
       checkpoint.wait();
     });
@@ -348,7 +347,7 @@ TEST_F(CheckpointTest, AFullDiskLeavesTheOneBefore) {
 }
 
 TEST_F(CheckpointTest, AFullDiskThatIsReal) {
-  const io::SmallDisk disk(48 << 10);
+  const SmallDisk disk(48 << 10);
   if (!disk.mounted()) GTEST_SKIP() << "no right to mount a small disk";
   folder = disk.path() / "out";
   Program program(1, 200);

@@ -12,9 +12,9 @@
 #include <cmath>
 #include <vector>
 
+#include "trireme/core/crc32c.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/io/format/crc32c.h"
 #include "trireme/io/format/protobuf.h"
 
 namespace trireme::io {

@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/crc32c.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/io/format/crc32c.h"
 
 namespace trireme::io {
 namespace {

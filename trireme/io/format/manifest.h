@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/io/format/durable.h"
+#include "trireme/core/durable.h"
 
 namespace trireme::io {
 

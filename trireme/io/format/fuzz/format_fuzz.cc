@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/core/crc32c.h"
 #include "trireme/core/error.h"
-#include "trireme/io/format/crc32c.h"
 #include "trireme/io/format/manifest.h"
 #include "trireme/io/format/safetensors_format.h"
 
@@ -42,7 +42,7 @@ void fuzz_manifest(std::string_view bytes) {
 
 /// The same with a checksum that is right, which chance does not find.
 void fuzz_manifest_content(std::string_view content) {
-  fuzz_manifest(R"({"format":1,"crc32c":")" + fmt::format("{:08x}", io::crc32c(content)) + R"(","content":)" +
+  fuzz_manifest(R"({"format":1,"crc32c":")" + fmt::format("{:08x}", crc32c(content)) + R"(","content":)" +
                 std::string(content) + "}");
 }
 

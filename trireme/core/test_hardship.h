@@ -16,7 +16,7 @@
 
 #include "trireme/core/file.h"
 
-namespace trireme::io {
+namespace trireme {
 
 /// While it lives, no file may grow beyond `bytes`: writes fail with EFBIG, as on a full disk with ENOSPC.
 class FileSizeLimit {
@@ -112,15 +112,4 @@ inline size_t entries_in(const std::filesystem::path& folder) {
   return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
 }
 
-/// The message of the Error that `call` throws; empty when it throws none.
-template <typename Error, typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-}  // namespace trireme::io
+}  // namespace trireme

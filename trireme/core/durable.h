@@ -4,6 +4,9 @@
 //   file.write(bytes);
 //   file.commit();            // flushed to the disk, then renamed into place; without it nothing has happened
 //
+// A text in one call: write_file_atomically() (core/file.h). This is the only writer of files that matter; logs and
+// event files are appended to instead.
+//
 // What fails throws SystemError with the path, the bytes needed and those free, and leaves what was there before.
 // An object belongs to one thread.
 #pragma once
@@ -15,11 +18,12 @@
 
 #include "trireme/core/fd.h"
 
-namespace trireme::io {
+namespace trireme {
 
 struct DurableOptions {
   uint64_t bytes_needed = 0;                           ///< for the message when the disk is full
   std::string kept = "what was there before is kept";  ///< what the user still has when this fails
+  bool flush = true;  ///< false: whole after a crash of this process, but perhaps lost with the power
 };
 
 /// Size and CRC-32C of a file.
@@ -88,4 +92,4 @@ FileSum sum_of_file(const std::filesystem::path& path);
 /// read.
 void check_sum(const std::filesystem::path& path, const FileSum& promised, std::string_view promiser);
 
-}  // namespace trireme::io
+}  // namespace trireme

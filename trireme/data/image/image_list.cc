@@ -1,4 +1,4 @@
-#include "trireme/data/order/image_list.h"
+#include "trireme/data/image/image_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace trireme::data {
 namespace {
 
 constexpr size_t kChunk = 1 << 20;
-constexpr size_t kLongestLine = 1 << 16;  // PATH_MAX is 4096: what is longer is no list
+constexpr size_t kMaxLine = 1 << 16;  // PATH_MAX is 4096: a longer line means that this is not a list
 
 /// Reads a file line by line, a piece at a time: a list of gigabytes is never in memory twice.
 class LineReader {
@@ -49,8 +49,8 @@ class LineReader {
   bool more() {
     buffer_.erase(0, at_);
     at_ = 0;
-    if (buffer_.size() > kLongestLine)
-      throw UsageError("{}: a line is longer than {} bytes; is it a text file?", name_, kLongestLine);
+    if (buffer_.size() > kMaxLine)
+      throw UsageError("{}: a line is longer than {} bytes; is it a text file?", name_, kMaxLine);
     const size_t kept = buffer_.size();
     buffer_.resize(kept + kChunk);
     ssize_t got = 0;

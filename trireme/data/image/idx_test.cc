@@ -1,4 +1,4 @@
-#include "trireme/data/order/idx.h"
+#include "trireme/data/image/idx.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
-#include "trireme/data/order/gzip.h"
+#include "trireme/data/image/gzip.h"
 
 namespace trireme::data {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "trireme/core/file.h"
-#include "trireme/data/order/image_list.h"
+#include "trireme/data/image/image_list.h"
 
 namespace trireme::data {
 namespace {

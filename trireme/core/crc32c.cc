@@ -1,10 +1,10 @@
-#include "trireme/io/format/crc32c.h"
+#include "trireme/core/crc32c.h"
 
 #include <array>
 #include <bit>
 #include <cstring>
 
-namespace trireme::io {
+namespace trireme {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "eight bytes are read as one little-endian word");
@@ -46,4 +46,4 @@ uint32_t crc32c(std::string_view bytes, uint32_t before) {
   return ~crc;
 }
 
-}  // namespace trireme::io
+}  // namespace trireme

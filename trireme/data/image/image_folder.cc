@@ -3,7 +3,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/data/order/image_list.h"
+#include "trireme/data/image/image_list.h"
 
 namespace trireme::data {
 namespace {

@@ -1,10 +1,10 @@
-#include "trireme/data/order/idx.h"
+#include "trireme/data/image/idx.h"
 
 #include <fmt/core.h>
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/data/order/gzip.h"
+#include "trireme/data/image/gzip.h"
 
 namespace trireme::data {
 namespace {

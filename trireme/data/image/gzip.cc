@@ -1,4 +1,4 @@
-#include "trireme/data/order/gzip.h"
+#include "trireme/data/image/gzip.h"
 
 #include <errno.h>
 #include <zlib.h>

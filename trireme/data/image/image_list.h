@@ -57,7 +57,7 @@ struct ImageListOptions {
   bool relabel = false;         ///< number the labels anew, without gaps, in their order; class_num is for the new ones
 };
 
-/// Blank lines and a carriage return at the end of a line are passed over. Throws UsageError, with file and line, for a
+/// Blank lines and a carriage return at the end of a line are skipped. Throws UsageError, with file and line, for a
 /// label that is missing, no number or out of range, and for a list without a picture; SystemError when the file cannot
 /// be read. Whether the pictures exist is not looked at.
 ImageList read_image_list(const std::filesystem::path& file, const ImageListOptions& options = {});

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace trireme::io {
+namespace trireme {
 
 /// `before`: the sum of what comes before `bytes`. Eight bytes at a time, by tables: far faster than a disk.
 uint32_t crc32c(std::string_view bytes, uint32_t before = 0);
 
-}  // namespace trireme::io
+}  // namespace trireme

@@ -1,4 +1,4 @@
-#include "trireme/data/order/image_list.h"
+#include "trireme/data/image/image_list.h"
 
 #include <errno.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "trireme/io/format/durable.h"
+#include "trireme/core/durable.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <vector>
 
+#include "trireme/core/crc32c.h"
 #include "trireme/core/error.h"
-#include "trireme/io/format/crc32c.h"
 
-namespace trireme::io {
+namespace trireme {
 namespace fs = std::filesystem;
 namespace {
 
@@ -80,9 +80,10 @@ void DurableFile::write(std::string_view bytes) {
 }
 
 FileSum DurableFile::commit() {
-  if (::fsync(file_.get()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
+  if (options_.flush && ::fsync(file_.get()) != 0) fail();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail();
   temporary_.clear();
-  sync_folder(folder_of(path_));
+  if (options_.flush) sync_folder(folder_of(path_));
   return sum_;
 }
 
@@ -198,4 +199,4 @@ void check_sum(const fs::path& path, const FileSum& promised, std::string_view p
                      promised.crc32c);
 }
 
-}  // namespace trireme::io
+}  // namespace trireme
