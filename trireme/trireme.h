@@ -35,11 +35,18 @@
 #include "trireme/data/wrappers.h"             // data::Map, Subset, Concat, Cache
 #include "trireme/deploy/export/export.h"      // deploy::export_model
 #include "trireme/io/checkpoint/checkpoint.h"  // Checkpoint: save, restore, preempted
+#include "trireme/io/module_state.h"           // io::state_dict, io::load_into
+#include "trireme/io/safetensors.h"            // io::load_safetensors, io::save_safetensors
 #include "trireme/models/models.h"             // models::create, models::lenet, models::resnet50, …
+#include "trireme/optim/amp.h"                 // optim::Autocast, GradScaler
+#include "trireme/optim/clip.h"                // optim::clip_grad_norm
+#include "trireme/optim/ema.h"                 // optim::Ema
 #include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
-#include "trireme/parallel/recompute.h"        // checkpoint: memory for time
+#include "trireme/optim/schedules.h"           // optim::make_schedule
 #include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
 #include "trireme/parallel/init.h"             // init_parallel_env, World
+#include "trireme/parallel/recompute.h"        // checkpoint: memory for time
 #include "trireme/parallel/sync_batch_norm.h"  // convert_sync_batch_norm
 #include "trireme/train/model.h"               // Model, metric::…, callback::…
+#include "trireme/train/step.h"                // train::Step: one step of training
 #endif

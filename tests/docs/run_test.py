@@ -116,6 +116,11 @@ class Errors(PageCase):
         self.walk("docs/errors.md")
 
 
+class Training(PageCase):
+    def test_training(self):
+        self.walk("docs/training.md")
+
+
 class DataParallel(PageCase):
     def test_data_parallel(self):
         self.walk("docs/data_parallel.md")

@@ -19,6 +19,7 @@
 #include "trireme/optim/optimizers.h"
 #include "trireme/parallel/init.h"
 #include "trireme/train/model.h"
+#include "trireme/train/step.h"
 
 namespace trireme::test {
 namespace {
@@ -162,6 +163,41 @@ void interrupt(const Words& words) {
                    {.batch_size = 2, .epochs = 3, .save_dir = words[0], .verbose = 0, .callbacks = {Interrupter()}});
 }
 
+// FOLDER [ITERATION]: a fit with exact resume; in this iteration a signal comes to the last rank.
+void resume(const Words& words) {
+  struct Interrupter : Callback {
+    explicit Interrupter(int64_t iteration) : at(iteration) {}
+    void on_train_batch_end(Run& run) override {
+      if (run.me.rank == run.me.size - 1 && run.iteration == at) ::raise(SIGTERM);
+    }
+    int64_t at;
+  };
+  Model model = classifier();
+  model.fit(points(200), {.batch_size = 2,
+                          .epochs = 2,
+                          .checkpoint_dir = words[0],
+                          .verbose = 0,
+                          .callbacks = {Interrupter(words.size() > 1 ? std::stoll(words[1]) : -1)},
+                          .accumulate_grad_batches = 3});
+  say_parameters(model);
+}
+
+// Each rank has batches of other sizes; the ranks' weights stay equal.
+void step(const Words&) {
+  const World world = init_parallel_env();
+  DataParallel model(net(), world);
+  optim::Momentum optimizer(model->parameters(), {.lr = 0.05});
+  train::Step step(model, optimizer, {.loss = torch::nn::CrossEntropyLoss(), .clip_norm = 0.1, .accumulate = 3});
+  const data::TensorDataset samples = points(100);
+  for (int64_t i = 0; i < 7; ++i) {
+    std::vector<int64_t> indices(static_cast<size_t>(1 + (i * (world.rank() + 2)) % 5));
+    std::iota(indices.begin(), indices.end(), 10 * i);
+    const data::Batch batch = samples.batch(indices);
+    step(batch.data, batch.target, i == 6 ? train::BatchOptions{.update = true} : train::BatchOptions{});
+  }
+  say_parameters(Model(model.module()));
+}
+
 // SAMPLES BATCH ACCUMULATE ITERATIONS (0: two epochs)
 void fit(const Words& words) {
   Model model = classifier();
@@ -293,20 +329,10 @@ void progress(const Words& words) {
 }
 
 const std::map<std::string, void (*)(const Words&)> kCases = {
-    {"amp", amp},
-    {"broken", broken},
-    {"evaluate", evaluate},
-    {"fit", fit},
-    {"frozen", frozen},
-    {"holes", holes},
-    {"interrupt", interrupt},
-    {"loader", loader},
-    {"predict", predict},
-    {"progress", progress},
-    {"random", random},
-    {"save", save},
-    {"stop", stop},
-    {"too_many_holes", too_many_holes},
+    {"amp", amp},         {"broken", broken},     {"evaluate", evaluate},   {"fit", fit},
+    {"frozen", frozen},   {"holes", holes},       {"interrupt", interrupt}, {"loader", loader},
+    {"predict", predict}, {"progress", progress}, {"random", random},       {"resume", resume},
+    {"save", save},       {"step", step},         {"stop", stop},           {"too_many_holes", too_many_holes},
 };
 
 int run(const Words& words) {

@@ -75,6 +75,19 @@ class Training(RanksCase):
         names = sorted(path.name for path in (self.folder / "out").iterdir())
         self.assertEqual(names, ["interrupted.optimizer.safetensors", "interrupted.safetensors"])
 
+    def test_a_fit_that_a_signal_broke_off_goes_on_with_the_same_bits(self):
+        whole = self.run_ranks(2, "resume", self.folder / "whole").out
+        broken = self.folder / "broken"
+        for iteration in (7, 64):
+            result = self.launch("-n", 2, "--tee", "all", PROGRAM, "resume", broken, iteration, env=PLAIN, timeout=SECONDS)
+            self.assertNotEqual(result.code, 0, result)
+            self.assert_says(result, "ends by SIGTERM")
+        self.assertEqual(self.run_ranks(2, "resume", broken).out, whole)
+        self.assertEqual(self.run_ranks(2, "resume", broken).out, whole, "nothing is left to do")
+
+    def test_ranks_with_batches_of_other_sizes_keep_equal_weights(self):
+        self.assertIn("parameters", self.run_ranks(2, "step").out)
+
     def test_ranks_draw_different_numbers(self):
         self.assertEqual(self.run_ranks(3, "random").out, "different\n")
 

@@ -77,10 +77,23 @@ class Ranks(TrainerCase):
 
     def test_overflow_on_one_rank_leaves_the_step_out_on_all(self):
         program = Path(TRIREME).parent / "trainer_ranks"
-        result = self.launch("-n", 2, "--tee", "all", program, "config.yaml", env=PLAIN, timeout=SECONDS)
+        result = self.launch("-n", 2, "--tee", "all", program, "overflow", "config.yaml", env=PLAIN, timeout=SECONDS)
         self.assert_ends(result, 0)
         for rank in range(2):
             self.assert_says(result, rf"rank {rank}: stepped 1, then 0; changed 1, then 0; scale 128, then 64")
+
+
+class ThreeWays(TrainerCase):
+    def test_trainer_model_and_loop_give_the_same_bits(self):
+        """With clipping, an average, uneven batches and accumulation."""
+        program = Path(TRIREME).parent / "trainer_ranks"
+        for ranks in (1, 2):
+            result = self.launch("-n", ranks, "--tee", "all", program, "three_ways", "config.yaml", env=PLAIN, timeout=SECONDS)
+            self.assert_ends(result, 0)
+            found = re.findall(r"rank \d (trainer|model|loop): (\w+)$", result.out, re.M)
+            self.assertEqual(sorted(way for way, _ in found), sorted(["trainer", "model", "loop"] * ranks), result)
+            self.assertEqual(len({checksum for _, checksum in found}), 1, result)
+            shutil.rmtree(self.folder / "three")
 
 
 class Resume(TrainerCase):

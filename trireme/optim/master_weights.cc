@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/optim/optimizers.h"
 #include "trireme/optim/tensors.h"
 
 namespace trireme::optim {
@@ -58,16 +59,22 @@ MasterWeights::MasterWeights(const std::vector<Tensor>& parameters) : weights_(p
   }
 }
 
-std::vector<ParamGroup> MasterWeights::groups(std::vector<ParamGroup> groups) const {
-  for (ParamGroup& group : groups)
-    for (Tensor& parameter : group.params) {
-      const auto found = master_of_.find(parameter.unsafeGetTensorImpl());
-      if (found == master_of_.end())
-        throw UsageError("MasterWeights: a parameter of shape {} has no master; make them from the same model",
-                         c10::str(parameter.sizes()));
-      parameter = found->second;
-    }
-  return groups;
+const Tensor& MasterWeights::master_of(const Tensor& parameter) const {
+  const auto found = master_of_.find(parameter.unsafeGetTensorImpl());
+  if (found == master_of_.end())
+    throw UsageError("MasterWeights: a parameter of shape {} has no master; make them from the same model",
+                     c10::str(parameter.sizes()));
+  return found->second;
+}
+
+void MasterWeights::adopt(torch::optim::Optimizer& optimizer) const {
+  if (!optimizer.state().empty())
+    throw UsageError(
+        "MasterWeights: the optimizer has state for {} parameters already; adopt() it before its first step",
+        optimizer.state().size());
+  for (const Tensor& parameter : parameters_of(optimizer)) master_of(parameter);
+  for (auto& group : optimizer.param_groups())
+    for (Tensor& parameter : group.params()) parameter = master_of(parameter);
 }
 
 void MasterWeights::take_gradients() {

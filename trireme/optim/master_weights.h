@@ -2,8 +2,9 @@
 // are not lost.
 //
 //   lower_precision(*model, torch::kHalf);
+//   optim::Momentum optimizer(model->parameters(), {.lr = 0.1});
 //   MasterWeights masters(model->parameters());
-//   optim::Momentum optimizer(masters.parameters(), {.lr = 0.1});
+//   masters.adopt(optimizer);
 //   scaler.scale(loss).backward();
 //   masters.take_gradients();  scaler.step(optimizer);  masters.write_back();  scaler.update();
 //
@@ -13,12 +14,11 @@
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
 #include <torch/types.h>
 
 #include <unordered_map>
 #include <vector>
-
-#include "trireme/optim/param_groups.h"
 
 namespace trireme::optim {
 
@@ -33,8 +33,9 @@ class MasterWeights {
   /// The masters, in the order of the parameters: what the optimizer gets, and what a checkpoint should hold. A
   /// parameter that is there twice, under two names, has one master, which is there twice, too.
   const std::vector<torch::Tensor>& parameters() const { return masters_; }
-  /// The groups with each parameter replaced by its master. Throws UsageError for one that is not ours.
-  std::vector<ParamGroup> groups(std::vector<ParamGroup> groups) const;
+  /// From now on the optimizer steps the masters in place of the parameters. Call it before the first step. Throws
+  /// UsageError for a parameter that has no master, and for an optimizer that has stepped already.
+  void adopt(torch::optim::Optimizer& optimizer) const;
 
   /// After backward(): the model's gradients become the masters' (added to what these have). A parameter without
   /// gradient leaves its master without.
@@ -45,6 +46,8 @@ class MasterWeights {
   void give_back();
 
  private:
+  const torch::Tensor& master_of(const torch::Tensor& parameter) const;
+
   std::vector<torch::Tensor> weights_;  // the model's
   std::vector<torch::Tensor> masters_;
   std::unordered_map<const void*, torch::Tensor> master_of_;

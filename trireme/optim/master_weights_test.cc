@@ -79,19 +79,27 @@ TEST(MasterWeights, ATensorWithTwoNamesHasOneMaster) {
   masters.take_gradients();
   EXPECT_TRUE(masters.parameters()[0].grad().equal(torch::ones({2})));
   torch::NoGradGuard no_grad;
-  masters.groups({{.params = {w}}})[0].params[0].fill_(3);
+  SGD sgd({w}, {.lr = 1});
+  masters.adopt(sgd);
+  sgd.param_groups()[0].params()[0].fill_(3);
   masters.write_back();
   EXPECT_TRUE(w.equal(torch::full({2}, 3, torch::kHalf))) << w;
 }
 
-TEST(MasterWeights, GroupsNameTheMasters) {
+TEST(MasterWeights, AnAdoptedOptimizerStepsTheMasters) {
   Net net;
   lower_precision(net, torch::kHalf);
   MasterWeights masters(net.parameters());
-  const auto groups = masters.groups(decay_groups(net, {.norm = true}));
-  for (const Tensor& master : groups[0].params) EXPECT_EQ(master.scalar_type(), torch::kFloat);
-  EXPECT_TRUE(groups[1].params[0].is_same(net.norm->weight));  // its own master
-  EXPECT_THAT(refusal([&] { masters.groups({{{torch::ones({3})}, std::nullopt}}); }), HasSubstr("[3] has no master"));
+  SGD sgd(decay_groups(net, {.norm = true}), {.lr = 1, .momentum = 0.9});
+  masters.adopt(sgd);
+  const auto& groups = sgd.param_groups();
+  for (const Tensor& master : groups[0].params()) EXPECT_EQ(master.scalar_type(), torch::kFloat);
+  EXPECT_TRUE(groups[1].params()[0].is_same(net.norm->weight));  // its own master
+  SGD other({torch::ones({3})}, {.lr = 1});
+  EXPECT_THAT(refusal([&] { masters.adopt(other); }), HasSubstr("[3] has no master"));
+  groups[0].params()[0].mutable_grad() = torch::ones_like(groups[0].params()[0]);
+  sgd.step();
+  EXPECT_THAT(refusal([&] { masters.adopt(sgd); }), HasSubstr("before its first step"));
 }
 
 TEST(MasterWeights, AScaledHalfGradientComesThrough) {

@@ -7,12 +7,10 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
-#include "trireme/optim/state_text.h"
 
 namespace trireme::optim {
 namespace {
 
-constexpr std::string_view kScheduleHead = "schedule 1";
 constexpr int64_t kEpochsPerTenth = 30;  // PaddleClas' rule for a Piecewise without values
 
 using Curve = std::function<double(double)>;
@@ -108,7 +106,7 @@ const Entry& find(std::string_view name) {
   for (const Entry& entry : entries())
     if (entry.name == name) return entry;
   if (name.starts_with("ReduceOnPlateau") || name.starts_with("ReduceLR"))
-    throw UsageError("schedule '{}' follows a metric, not the step: use optim::ReduceLrOnPlateau", name);
+    throw UsageError("schedule '{}' follows a metric, not the step: use callback::ReduceLROnPlateau", name);
   const auto near = closest(name, schedule_names());
   throw UsageError("schedule '{}' is unknown{}; there are: {}", printable(name),
                    near ? fmt::format(", did you mean '{}'?", *near) : "", join(schedule_names(), ", "));
@@ -199,19 +197,6 @@ Schedule make_schedule(std::string_view name, const ScheduleOptions& given) {
   schedule.base_ = options.learning_rate;
   schedule.unit_ = options.by_epoch ? options.step_each_epoch : 1;
   return schedule;
-}
-
-std::string ScheduleCursor::state_text() const {
-  return StateWriter(kScheduleHead).add("name", schedule_.name()).add("step", step_).text();
-}
-
-void ScheduleCursor::load_state(std::string_view text) {
-  StateReader reader(kScheduleHead, text);
-  const std::string name = reader.word("name");
-  if (name != schedule_.name())
-    throw UsageError("the state is of schedule '{}', this is '{}'; use the same schedule to go on", printable(name),
-                     schedule_.name());
-  step_ = reader.whole("step");
 }
 
 }  // namespace trireme::optim

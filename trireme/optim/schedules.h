@@ -81,20 +81,4 @@ class Schedule {
 Schedule make_schedule(std::string_view name, const ScheduleOptions& options);
 const std::vector<std::string>& schedule_names();
 
-/// A schedule and the step it stands at, for loops that do not count themselves.
-class ScheduleCursor {
- public:
-  explicit ScheduleCursor(Schedule schedule) : schedule_(std::move(schedule)) {}
-  double lr() const { return schedule_(step_); }
-  void advance() { ++step_; }
-  int64_t step() const { return step_; }
-  /// "schedule 1 name=Cosine step=7". load_state() refuses another schedule's state with a UsageError.
-  std::string state_text() const;
-  void load_state(std::string_view text);
-
- private:
-  Schedule schedule_;
-  int64_t step_ = 0;
-};
-
 }  // namespace trireme::optim

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "trireme/core/error.h"
-#include "trireme/optim/plateau.h"
 
 namespace trireme::optim {
 namespace {
@@ -36,7 +35,7 @@ TEST(Schedule, UnknownNameNamesTheNearest) {
   EXPECT_THAT(error_of([] { make_schedule("Cosin", {.epochs = 1, .step_each_epoch = 1}); }),
               HasSubstr("did you mean 'Cosine'?"));
   EXPECT_THAT(error_of([] { make_schedule("ReduceOnPlateau", {.epochs = 1, .step_each_epoch = 1}); }),
-              HasSubstr("ReduceLrOnPlateau"));
+              HasSubstr("callback::ReduceLROnPlateau"));
 }
 
 TEST(Schedule, RefusesLengthsThatCannotBe) {
@@ -157,69 +156,6 @@ TEST(Schedule, PiecewiseWithoutValuesLosesATenthEvery30Epochs) {
 TEST(Schedule, WarmupStepsAreRoundedAsPythonDoes) {
   const ScheduleOptions options{.learning_rate = 1, .epochs = 9, .step_each_epoch = 5, .warmup_epoch = 0.5};
   expect_rates(make_schedule("Constant", options), {{1, 0.5}, {2, 1}});  // round(2.5) = 2
-}
-
-// --- state ---------------------------------------------------------------------------------------------------------
-
-TEST(ScheduleCursor, GoesOnFromItsText) {
-  const ScheduleOptions options{.learning_rate = 0.8, .epochs = 10, .step_each_epoch = 7, .warmup_epoch = 2};
-  ScheduleCursor cursor(make_schedule("Cosine", options));
-  for (int i = 0; i < 40; ++i) cursor.advance();
-  EXPECT_EQ(cursor.state_text(), "schedule 1 name=Cosine step=40");
-  ScheduleCursor other(make_schedule("Cosine", options));
-  other.load_state(cursor.state_text());
-  EXPECT_NEAR(other.lr(), 0.44478579044132305, kExact);
-}
-
-TEST(ScheduleCursor, RefusesWhatIsNotItsState) {
-  ScheduleCursor cursor(make_schedule("Cosine", {.learning_rate = 1, .epochs = 1, .step_each_epoch = 1}));
-  EXPECT_THAT(error_of([&] { cursor.load_state("schedule 1 name=Step step=3"); }),
-              HasSubstr("'Step', this is 'Cosine'"));
-  for (const char* text : {"", "schedule", "schedule 1 name=Cosine", "schedule 1 name=Cosine step=-3",
-                           "schedule 1 step=3 name=Cosine", "plateau 1 lr=1", "schedule 1 name=Cosine step=3x"})
-    EXPECT_NE(error_of([&] { cursor.load_state(text); }), "no error") << text;
-  EXPECT_EQ(cursor.step(), 0);
-}
-
-TEST(Plateau, FallsAsPaddlesDoes) {
-  ReduceLrOnPlateau plateau({.learning_rate = 1,
-                             .mode = ReduceLrOnPlateau::Mode::max,
-                             .factor = 0.5,
-                             .patience = 1,
-                             .threshold = 0.01,
-                             .cooldown = 1,
-                             .min_lr = 0.2});
-  const std::vector<double> metrics = {0.5,  0.502, 0.5,  0.6, 0.55, 0.55, 0.55, 0.55, 0.55,
-                                       0.55, 0.55,  0.55, 0.7, 0.1,  0.1,  0.1,  0.1,  0.1};
-  const std::vector<double> rates = {1,   1,   0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25,
-                                     0.2, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2,  0.2,  0.2};
-  for (size_t i = 0; i < metrics.size(); ++i) {
-    ReduceLrOnPlateau loaded({.learning_rate = 9,
-                              .mode = ReduceLrOnPlateau::Mode::max,
-                              .factor = 0.5,
-                              .patience = 1,
-                              .threshold = 0.01,
-                              .cooldown = 1,
-                              .min_lr = 0.2});
-    loaded.load_state(plateau.state_text());
-    EXPECT_DOUBLE_EQ(plateau.observe(metrics[i]), rates[i]) << "observation " << i;
-    EXPECT_EQ(loaded.observe(metrics[i]), plateau.lr()) << "loaded before observation " << i;
-  }
-}
-
-TEST(Plateau, AbsoluteThresholdAndMinimum) {
-  ReduceLrOnPlateau plateau(
-      {.learning_rate = 1, .patience = 0, .threshold = 0.5, .threshold_mode = ReduceLrOnPlateau::Threshold::absolute});
-  EXPECT_EQ(plateau.observe(10), 1);
-  EXPECT_EQ(plateau.observe(9.4), 1);
-  EXPECT_DOUBLE_EQ(plateau.observe(9.1), 0.1);  // not half a point better
-}
-
-TEST(Plateau, RefusesBrokenTextAndFactors) {
-  EXPECT_THAT(error_of([] { ReduceLrOnPlateau({.factor = 1}); }), HasSubstr("factor 1"));
-  ReduceLrOnPlateau plateau({.learning_rate = 0.5});
-  EXPECT_THAT(error_of([&] { plateau.load_state("plateau 1 lr=0.1 bad=x cooldown=0 best=1"); }), HasSubstr("bad=x"));
-  EXPECT_EQ(plateau.lr(), 0.5);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// The states of schedules and scalers as one line of text each, for a checkpoint's manifest:
+// The state of a scaler as one line of text, for a checkpoint's manifest:
 //
-//   StateWriter("schedule 1").add("name", "Cosine").add("step", 7).text()     // "schedule 1 name=Cosine step=7"
-//   StateReader reader("schedule 1", text);  reader.word("name");  reader.whole("step");
+//   StateWriter("scaler 1").add("scale", 65536.0).add("good", 7).text()     // "scaler 1 scale=65536 good=7"
+//   StateReader reader("scaler 1", text);  reader.real("scale");  reader.whole("good");
 //
 // Numbers come back exactly as they were. Values hold no spaces. Internal to this folder.
 #pragma once

@@ -97,6 +97,7 @@ class DataParallel {
   void apply_collective_grads() const {}
 
   const GradientSync& gradients() const { return *sync_; }
+  const std::shared_ptr<GradientSync>& sync() const { return sync_; }
 
  private:
   std::shared_ptr<torch::nn::Module> pointer() const { return as_pointer(module_); }

@@ -124,6 +124,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     listen_to_backwards(shared_from_this());
   }
 
+  const Group& group() const { return group_; }
   void set_enabled(bool enabled) { enabled_ = enabled; }
   bool enabled() const { return enabled_; }
 
@@ -595,6 +596,9 @@ GradientSync::GradientSync(std::shared_ptr<torch::nn::Module> module, const Grou
 }
 GradientSync::~GradientSync() = default;
 
+const Group& GradientSync::group() const {
+  return impl_->group();
+}
 void GradientSync::set_enabled(bool enabled) {
   impl_->set_enabled(enabled);
 }

@@ -54,6 +54,8 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
+  /// The ranks whose gradients are averaged; a group of its own.
+  const Group& group() const;
   /// Backwards that begin while it is off leave the gradients local.
   void set_enabled(bool enabled);
   bool enabled() const;

@@ -9,6 +9,7 @@
 // sees in run.logs is the same on all ranks; what it prints or writes it should print or write where run.is_main().
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "trireme/train/held.h"
@@ -38,6 +39,11 @@ class Callback {
   virtual void on_predict_end(Run& run);
   virtual void on_predict_batch_begin(Run& run);
   virtual void on_predict_batch_end(Run& run);
+
+  /// What a callback must remember for a fit that is resumed, as one line; empty: nothing. load_state() is called after
+  /// on_train_begin().
+  virtual std::string state_text() const;
+  virtual void load_state(const std::string& text);
 };
 
 /// Calls all of them: callbacks.call(&Callback::on_train_begin, run).
@@ -55,6 +61,9 @@ class Callbacks {
   void add_default(Args&&... args) {
     if (!has<T>()) all_.insert(all_.begin(), T(std::forward<Args>(args)...));
   }
+  /// The states of all callbacks that have one, a line each. Lines of other callbacks change nothing, with a warning.
+  std::string state_text() const;
+  void load_state(const std::string& text) const;
   template <typename T>
   bool has() const {
     for (const Held<Callback>& one : all_)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -18,6 +19,25 @@ bool is_more_better(const std::string& monitor, Better better) {
   for (const char* word : {"acc", "auc", "precision", "recall"})
     if (name.find(word) != std::string::npos) return true;
   return false;
+}
+
+// "EarlyStopping 2 0 0x1.8p-1": the best value, as its bits, or "none" last.
+std::string watch_text(const char* name, const Watch& watch, int64_t waited, int64_t cooling) {
+  return fmt::format("{} {} {} {}", name, waited, cooling, watch.best() ? fmt::format("{:a}", *watch.best()) : "none");
+}
+
+struct WatchState {
+  int64_t waited, cooling;
+  std::optional<double> best;
+};
+
+WatchState parse_watch(const char* name, const std::string& text) {
+  const std::vector<std::string> words = split(text, ' ');
+  if (words.size() != 4 || words[0] != name)
+    throw UsageError("the checkpoint has '{}' where the state of {} should be; give fit() the same callbacks", text,
+                     name);
+  const auto best = words[3] == "none" ? std::nullopt : std::optional(std::strtod(words[3].c_str(), nullptr));
+  return {std::stoll(words[1]), std::stoll(words[2]), best};
 }
 
 }  // namespace
@@ -72,6 +92,16 @@ void EarlyStopping::on_eval_end(Run& run) {
   look(run);
 }
 
+std::string EarlyStopping::state_text() const {
+  return watch_text("EarlyStopping", watch_, waited_, 0);
+}
+
+void EarlyStopping::load_state(const std::string& text) {
+  const WatchState state = parse_watch("EarlyStopping", text);
+  waited_ = state.waited;
+  watch_.set_best(state.best);
+}
+
 void EarlyStopping::look(Run& run) {
   if (watch_.improved(run.logs)) {
     waited_ = 0;
@@ -103,6 +133,17 @@ void ReduceLROnPlateau::on_epoch_end(Run& run) {
 
 void ReduceLROnPlateau::on_eval_end(Run& run) {
   look(run);
+}
+
+std::string ReduceLROnPlateau::state_text() const {
+  return watch_text("ReduceLROnPlateau", watch_, waited_, cooling_);
+}
+
+void ReduceLROnPlateau::load_state(const std::string& text) {
+  const WatchState state = parse_watch("ReduceLROnPlateau", text);
+  waited_ = state.waited;
+  cooling_ = state.cooling;
+  watch_.set_best(state.best);
 }
 
 void ReduceLROnPlateau::look(Run& run) {

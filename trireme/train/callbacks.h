@@ -53,6 +53,7 @@ class Watch {
   bool improved(const Results& results);
   const std::string& monitor() const { return monitor_; }
   std::optional<double> best() const { return best_; }
+  void set_best(std::optional<double> best) { best_ = best; }
 
  private:
   std::string monitor_;
@@ -77,6 +78,8 @@ class EarlyStopping : public Callback {
   void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
   void on_epoch_end(Run& run) override;
   void on_eval_end(Run& run) override;
+  std::string state_text() const override;
+  void load_state(const std::string& text) override;
   /// The epoch (from 0) after which it stopped the training.
   std::optional<int64_t> stopped_epoch() const { return stopped_epoch_; }
 
@@ -106,6 +109,8 @@ class ReduceLROnPlateau : public Callback {
   void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
   void on_epoch_end(Run& run) override;
   void on_eval_end(Run& run) override;
+  std::string state_text() const override;
+  void load_state(const std::string& text) override;
 
  private:
   void look(Run& run);

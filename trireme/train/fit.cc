@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/data/loader.h"
+#include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/bad_total.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/interruption.h"
@@ -52,6 +53,11 @@ std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& 
   return train.loader();
 }
 
+// Where a checkpoint finds a fit.
+constexpr const char* kTraining = "training";
+constexpr const char* kUnevaluated = "unevaluated";  // a signal came after the last batch of an epoch
+constexpr const char* kStopped = "stopped";          // by a callback: there is nothing left to do
+
 class Fit {
  public:
   Fit(Model& model, Learner& learner, const Samples& train, const FitOptions& options)
@@ -59,24 +65,29 @@ class Fit {
         options_(checked(options)),
         loader_(loader_of(train, options, learner.team())),
         bad_(train.dataset(), "training"),
-        meter_(learner.metrics(), 1),
+        meter_({"loss"}, learner.metrics()),
         callbacks_(options.callbacks),
-        interruption_({.enabled = !options.save_dir.empty()}),
+        interruption_({.enabled = !options.save_dir.empty() || !options.checkpoint_dir.empty()}),
         run_{.model = model, .me = learner.team().me()} {
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
       callbacks_.add_default<callback::ModelCheckpoint>(
           callback::ModelCheckpointOptions{options.save_freq, options.save_dir});
+    if (!options.checkpoint_dir.empty()) checkpoint_.emplace(options.checkpoint_dir, learner.team().group());
+    learner.step().set_accumulate(options.accumulate_grad_batches);
   }
 
   Results run() {
-    learner_.forget_gradients();
+    learner_.step().drop_gradients();
     callbacks_.call(&Callback::on_train_begin, run_);
-    for (run_.epoch = 0; run_.epoch < run_.epochs && !stopping_; ++run_.epoch) {
+    resume();
+    for (; run_.epoch < run_.epochs && !stopping_; ++run_.epoch) {
       train_epoch();
-      if (run_.signal == 0) evaluate_if_due();
+      const bool cut_short = run_.signal != 0;
+      if (!cut_short) evaluate_if_due();
       agree_to_stop();
+      save_checkpoint_if_due(cut_short);
       if (run_.signal != 0) break;
     }
     if (run_.signal != 0 && run_.is_main())
@@ -104,6 +115,49 @@ class Fit {
     run_.save_dir = options_.save_dir;
   }
 
+  // --- exact resume
+
+  TrainingState state() {
+    TrainingState state = learner_.step().state();
+    state.loader = *loader_;
+    state.extra.emplace_back(
+        "fit", [this] { return fmt::format("{} {}", run_.iteration, phase_); },
+        [this](const std::string& text) {
+          run_.iteration = std::stoll(text);
+          phase_ = text.substr(text.find(' ') + 1);
+        });
+    state.extra.emplace_back("callbacks", callbacks_);
+    return state;
+  }
+
+  void resume() {
+    if (!checkpoint_) return;
+    const Restored restored = checkpoint_->restore(state());
+    if (!restored) return;
+    run_.epoch = restored.epoch;
+    if (run_.is_main()) log_info("[train] {} batches in {} epochs are done", run_.iteration, run_.epoch);
+    if (options_.num_iters) run_.epochs = run_.epoch + epochs_for(*options_.num_iters - run_.iteration);
+    stopping_ = phase_ == kStopped;
+    if (phase_ != kUnevaluated) return;
+    --run_.epoch;
+    evaluate_if_due();
+    agree_to_stop();
+    ++run_.epoch;
+  }
+
+  /// `cut_short`: a signal came before the evaluation.
+  void save_checkpoint_if_due(bool cut_short) {
+    const bool last = stopping_ || run_.epoch + 1 >= run_.epochs;
+    if (!checkpoint_ || (!last && (run_.epoch + 1) % options_.save_freq != 0)) return;
+    const bool complete = run_.step == run_.steps;
+    const bool enough = options_.num_iters && run_.iteration >= *options_.num_iters;
+    const bool by_callback = stopping_ && run_.signal == 0 && !enough;
+    phase_ = by_callback ? kStopped : complete && cut_short ? kUnevaluated : kTraining;
+    checkpoint_->save(state(), {.step = run_.iteration, .epoch = complete ? run_.epoch + 1 : run_.epoch});
+  }
+
+  // --- an epoch
+
   void train_epoch() {
     meter_.reset();
     run_.logs = {};
@@ -114,15 +168,16 @@ class Fit {
     for (run_.step = 0; batch != data::Loader::end(); ++batch) {
       run_.reader_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_begin, run_);
-      const Scored scored = learner_.train(batch->data, batch->target, place_of(run_.step));
-      meter_.add(scored, batch->target, run_.step, 0);
+      const Scored scored = learner_.train(batch->data, batch->target, ends_group());
+      meter_.add(learner_.numbers(scored, batch->target, run_.step));
       run_.logged = is_logged();
       if (run_.logged) look_at_results();
       run_.batch_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_end, run_);
       ++run_.step;
       ++run_.iteration;
-      if (stopping_ && run_.step < run_.steps) break;  // before ++ takes a batch that would not be trained
+      // Before ++ takes a batch that would not be trained, and not in the middle of an accumulated step.
+      if (stopping_ && run_.step < run_.steps && learner_.step().pending() == 0) break;
     }
     results_ = run_.logs;
     if (run_.signal == 0) callbacks_.call(&Callback::on_epoch_end, run_);
@@ -132,8 +187,7 @@ class Fit {
   data::Loader::Iterator begin_epoch() {
     auto batch = loader_->begin();
     if (batch == data::Loader::end()) batch = loader_->begin();  // nothing was left of it
-    plan_ = loader_->plan();
-    run_.steps = plan_->steps();
+    run_.steps = loader_->plan()->steps();
     first_iteration_ = run_.iteration;
     if (options_.num_iters)
       run_.epochs = run_.epoch + 1 + epochs_for(*options_.num_iters - run_.iteration - run_.steps);
@@ -152,16 +206,9 @@ class Fit {
     return std::min(left, run_.steps) - 1;
   }
 
-  int64_t rows_of(int64_t step) const { return static_cast<int64_t>(plan_->batch(step).size()); }
-
-  // Batches that make one step of the optimizer weigh by their samples, as they would in one large batch.
-  TrainStep place_of(int64_t step) const {
-    if (options_.accumulate_grad_batches == 1) return {};
-    const int64_t first = step - step % options_.accumulate_grad_batches;
-    const int64_t last = std::min(first + options_.accumulate_grad_batches - 1, last_step());
-    int64_t rows = 0;
-    for (int64_t one = first; one <= last; ++one) rows += rows_of(one);
-    return {.share = static_cast<double>(rows_of(step)) / static_cast<double>(rows), .update = step == last};
+  // The last batches of an epoch make a step of their own.
+  train::BatchOptions ends_group() const {
+    return run_.step == last_step() ? train::BatchOptions{.update = true} : train::BatchOptions{};
   }
 
   // --- numbers
@@ -184,13 +231,13 @@ class Fit {
 
   // Loss scaling cannot cure it: the scale comes after the loss.
   [[noreturn]] void refuse(const BadLoss& bad) const {
-    const std::string saved = options_.save_dir.empty()
-                                  ? "nothing was saved, since there is no save_dir"
-                                  : fmt::format("what was saved in {} before stays", options_.save_dir.string());
+    const std::filesystem::path& folder = options_.save_dir.empty() ? options_.checkpoint_dir : options_.save_dir;
+    const std::string saved = folder.empty() ? "nothing was saved, since there is no save_dir"
+                                             : fmt::format("what was saved in {} before stays", folder.string());
     throw UsageError(
-        "Model::fit: epoch {}/{}, step {}/{}: the loss of rank {} is {}; training stops, {}. Try a lower learning rate "
+        "Model::fit: epoch {}/{}, step {}/{}: the loss of {} is {}; training stops, {}. Try a lower learning rate "
         "(it is {}), look for broken samples, or, with mixed precision, take bf16 or level O0",
-        run_.epoch + 1, run_.epochs, bad.step + 1, run_.steps, bad.rank, std::abs(bad.value), saved,
+        run_.epoch + 1, run_.epochs, bad.step + 1, run_.steps, bad.ranks_text(), std::abs(bad.value), saved,
         run_.model.learning_rate());
   }
 
@@ -217,12 +264,13 @@ class Fit {
   FitOptions options_;
   std::shared_ptr<data::Loader> loader_;
   BadTotal bad_;
-  std::shared_ptr<const data::EpochPlan> plan_;  // of the epoch that runs
-  int64_t first_iteration_ = 0;                  // of that epoch
+  int64_t first_iteration_ = 0;  // of the epoch that runs
   Meter meter_;
   Callbacks callbacks_;
   Interruption interruption_;
+  std::optional<Checkpoint> checkpoint_;
   Run run_;
+  std::string phase_ = kTraining;
   bool stopping_ = false;  // the ranks have agreed
   Results results_;
 };

@@ -23,7 +23,10 @@ struct FitOptions {
   int64_t log_freq = 10;                ///< steps between two lines of progress, and between two looks at the loss
   std::filesystem::path save_dir = {};  ///< where ModelCheckpoint saves; empty: nowhere
   int64_t save_freq = 1;                ///< epochs between two checkpoints
-  int verbose = 2;                      ///< 0 silent, 1 a bar, 2 lines, 3 lines with the cost of reading and computing
+  /// For exact resume: a checkpoint every save_freq epochs and when a signal ends the fit. A fit that finds one here
+  /// goes on from it, with the bits of an unbroken fit. Empty: none.
+  std::filesystem::path checkpoint_dir = {};
+  int verbose = 2;  ///< 0 silent, 1 a bar, 2 lines, 3 lines with the cost of reading and computing
   bool drop_last = false;
   bool shuffle = true;
   int num_workers = 1;  ///< threads that prepare batches; 0: the training thread does

@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/data/loader.h"
+#include "trireme/optim/optimizers.h"
 #include "trireme/train/model.h"
 #include "trireme/train/test_model.h"
 
@@ -184,6 +185,70 @@ TEST(Fit, AccumulatesToTheSameStep) {
   EXPECT_TRUE(
       fitted({.batch_size = 4, .epochs = 2, .verbose = 0, .accumulate_grad_batches = 3}).allclose(large, 1e-5, 1e-6));
   EXPECT_FALSE(fitted({.batch_size = 4, .epochs = 2, .verbose = 0}).allclose(large, 1e-5, 1e-6));
+}
+
+/// Averaged, clipped, with dropout.
+struct ResumedFit {
+  explicit ResumedFit(std::filesystem::path folder) : checkpoints(std::move(folder)) {}
+
+  torch::Tensor operator()(FitOptions options) const {
+    torch::manual_seed(5);
+    Model model(torch::nn::Sequential(torch::nn::Linear(4, 8), torch::nn::BatchNorm1d(8), torch::nn::Dropout(0.5),
+                                      torch::nn::Linear(8, 3)));
+    model.prepare({.optimizer = [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.1}); },
+                   .loss = torch::nn::CrossEntropyLoss(),
+                   .clip_norm = 0.5,
+                   .ema_decay = 0.9});
+    options.eval = eval;
+    options.batch_size = 7;
+    options.verbose = 0;
+    options.checkpoint_dir = checkpoints;
+    model.fit(train, options);
+    return torch::cat({flat(model), model.predict(eval, {.verbose = 0}).reshape({-1})});
+  }
+
+  std::filesystem::path checkpoints;
+  data::TensorDataset train = points(50), eval = points(20);
+};
+
+TEST(Fit, ResumesWithTheBitsOfAnUnbrokenFit) {
+  const TempDir folder;
+  const auto options = [](int64_t epochs) {
+    return FitOptions{.epochs = epochs,
+                      .callbacks = {callback::ReduceLROnPlateau({.factor = 0.5, .patience = 1, .min_delta = 0.05})},
+                      .accumulate_grad_batches = 3};
+  };
+  const torch::Tensor whole = ResumedFit(folder.path() / "a")(options(5));
+  const ResumedFit fit(folder.path() / "b");
+  EXPECT_FALSE(fit(options(1)).equal(whole));
+  EXPECT_FALSE(fit(options(3)).equal(whole));
+  EXPECT_TRUE(fit(options(5)).equal(whole));
+  EXPECT_TRUE(fit(options(5)).equal(whole)) << "nothing is left to do";
+}
+
+TEST(Fit, ResumesInTheMiddleOfAnEpoch) {
+  const TempDir folder;
+  const torch::Tensor whole = ResumedFit(folder.path() / "a")({.num_iters = 21});
+  const ResumedFit fit(folder.path() / "b");
+  for (const int64_t iters : {3, 12, 16}) EXPECT_FALSE(fit({.num_iters = iters}).equal(whole));
+  EXPECT_TRUE(fit({.num_iters = 21}).equal(whole));
+}
+
+TEST(Fit, DoesNotGoOnAfterACallbackStoppedIt) {
+  const TempDir folder;
+  const auto fitted = [&] {
+    Model model = prepared(seeded_net(), 0);
+    const auto diary = std::make_shared<Diary>();
+    model.fit(points(), {.eval = points(20),
+                         .batch_size = 30,
+                         .epochs = 9,
+                         .checkpoint_dir = folder.path(),
+                         .verbose = 0,
+                         .callbacks = {callback::EarlyStopping({.patience = 2, .min_delta = 10}), diary}});
+    return diary->text;
+  };
+  EXPECT_THAT(fitted(), HasSubstr("epoch2{"));
+  EXPECT_EQ(fitted(), "train{}");
 }
 
 TEST(Fit, ACallbackStopsTraining) {

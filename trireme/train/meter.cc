@@ -1,5 +1,6 @@
 #include "trireme/train/meter.h"
 
+#include <fmt/ranges.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -9,56 +10,79 @@
 namespace trireme {
 namespace {
 
-// What the ranks tell each other begins with these; then come the slots, then each metric's sums behind their number.
-enum Place : size_t { kStop, kRows, kBadStep, kBadValue, kFirstSlot };
+// The numbers that the ranks exchange begin with these; then come the losses, then each metric's sums behind their
+// count.
+enum Place : size_t { kStop, kRows, kBadStep, kBadValue, kFirstLoss };
 
-// Of all ranks, the first step with a loss that is no number.
+// Of all ranks, the first step with a loss that is not finite.
 std::optional<BadLoss> first_bad(const std::vector<std::vector<double>>& all) {
   std::optional<BadLoss> bad;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto step = static_cast<int64_t>(all[rank][kBadStep]);
-    if (step >= 0 && (!bad || step < bad->step)) bad = BadLoss{step, static_cast<int>(rank), all[rank][kBadValue]};
+    if (step < 0 || (bad && step > bad->step)) continue;
+    if (!bad || step < bad->step) bad = BadLoss{step, {}, all[rank][kBadValue]};
+    bad->ranks.push_back(static_cast<int>(rank));
   }
   return bad;
 }
 
+// The losses of a batch as one tensor, in float or double.
+torch::Tensor stacked(const std::vector<torch::Tensor>& losses) {
+  const auto type = losses.back().scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  std::vector<torch::Tensor> numbers;
+  for (const torch::Tensor& loss : losses) numbers.push_back(loss.detach().reshape({}).to(type));
+  return torch::stack(numbers);
+}
+
 }  // namespace
+
+std::vector<torch::Tensor> measure(const Metrics& metrics, const torch::Tensor& output, const torch::Tensor& label) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> sums;
+  for (const Held<Metric>& metric : metrics) sums.push_back(metric->measure(output.detach(), label));
+  return sums;
+}
+
+std::string BadLoss::ranks_text() const {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+Meter::Meter(std::vector<std::string> losses, Metrics metrics, const MeterOptions& options)
+    : names_(std::move(losses)), metrics_(std::move(metrics)), options_(options) {
+  reset();
+}
 
 void Meter::reset() {
   pending_.clear();
   rows_ = 0;
   bad_step_ = -1;
-  losses_.assign(slots_, 0);
+  losses_.assign(static_cast<size_t>(options_.slots) * names_.size(), 0);
   sums_.assign(metrics_.size(), {});
 }
 
-void Meter::add(const Scored& scored, const torch::Tensor& label, int64_t step, int64_t slot) {
+void Meter::add(const Batch& batch) {
   const torch::NoGradGuard no_grad;
-  if (scored.loss.defined())
+  if (!batch.losses.empty())
     pending_.push_back(
-        {step, static_cast<size_t>(slot), static_cast<double>(scored.output.size(0)), scored.loss.detach()});
-  for (size_t i = 0; i < metrics_.size(); ++i) {
-    const torch::Tensor added = metrics_[i]->measure(scored.output.detach(), label).to(torch::kDouble);
+        {batch.step, static_cast<size_t>(batch.slot), static_cast<double>(batch.rows), stacked(batch.losses)});
+  for (size_t i = 0; i < batch.sums.size(); ++i) {
+    const torch::Tensor added = batch.sums[i].to(torch::kDouble);
     sums_[i] = sums_[i].defined() ? sums_[i] + added : added;
   }
 }
 
-void Meter::note_bad(int64_t step, double value) {
-  if (bad_step_ >= 0 || std::isfinite(value)) return;
-  bad_step_ = static_cast<double>(step);
-  bad_value_ = value;
-}
-
 void Meter::settle() {
   if (pending_.empty()) return;
-  std::vector<torch::Tensor> losses;
-  for (const Pending& one : pending_) losses.push_back(one.loss.reshape({}));
-  const torch::Tensor values = torch::stack(losses).to(torch::kDouble).cpu();
-  for (size_t i = 0; i < pending_.size(); ++i) {
-    const double value = values[static_cast<int64_t>(i)].item<double>();
-    losses_[pending_[i].slot] += value * pending_[i].rows;
-    rows_ += pending_[i].rows;
-    note_bad(pending_[i].step, value);
+  std::vector<torch::Tensor> all;
+  for (const Pending& one : pending_) all.push_back(one.losses);
+  const torch::Tensor values = torch::stack(all).to(torch::kDouble).cpu();
+  const double* value = values.const_data_ptr<double>();
+  for (const Pending& one : pending_) {
+    for (size_t i = 0; i < names_.size(); ++i) losses_[one.slot * names_.size() + i] += *value++ * one.rows;
+    rows_ += one.rows;
+    if (bad_step_ >= 0 || std::isfinite(value[-1])) continue;
+    bad_step_ = static_cast<double>(one.step);
+    bad_value_ = value[-1];
   }
   pending_.clear();
 }
@@ -76,37 +100,54 @@ std::vector<double> Meter::packed(bool stop) const {
 
 Measured Meter::measured(const Team& team, bool stop) {
   settle();
-  const std::vector<std::vector<double>> all = team.numbers_of_all(packed(stop));
+  return unpacked(team.numbers_of_all(packed(stop)));
+}
+
+Results Meter::own() {
+  settle();
+  return unpacked({packed(false)}).results;
+}
+
+Measured Meter::unpacked(const std::vector<std::vector<double>>& all) const {
   Measured measured{.bad = first_bad(all)};
-  std::vector<double> losses(slots_, 0);
-  double rows = 0;
-  for (const std::vector<double>& one : all) {
-    measured.stop |= one[kStop] != 0;
-    rows += one[kRows];
-    for (size_t slot = 0; slot < slots_; ++slot) losses[slot] += one[kFirstSlot + slot];
-  }
-  double loss = 0;
-  for (const double one : losses) loss += one;
-  if (rows > 0) measured.results.set("loss", loss / rows);
+  for (const std::vector<double>& one : all) measured.stop |= one[kStop] != 0;
+  if (!options_.metrics_first) name_losses(all, measured.results);
   name_metrics(all, measured.results);
+  if (options_.metrics_first) name_losses(all, measured.results);
   return measured;
 }
 
-// A rank without samples has no sums, and nothing to add.
+void Meter::name_losses(const std::vector<std::vector<double>>& all, Results& results) const {
+  double rows = 0;
+  std::vector<double> slots(losses_.size(), 0);
+  for (const std::vector<double>& one : all) {
+    rows += one[kRows];
+    for (size_t i = 0; i < slots.size(); ++i) slots[i] += one[kFirstLoss + i];
+  }
+  if (rows == 0) return;
+  for (size_t i = 0; i < names_.size(); ++i) {
+    double sum = 0;
+    for (size_t at = i; at < slots.size(); at += names_.size()) sum += slots[at];
+    results.set(names_[i], sum / rows);
+  }
+}
+
+// A rank without samples has no sums. A metric of no samples at all has no result.
 void Meter::name_metrics(const std::vector<std::vector<double>>& all, Results& results) const {
-  std::vector<size_t> at(all.size(), kFirstSlot + slots_);
+  std::vector<size_t> at(all.size(), kFirstLoss + losses_.size());
   for (const Held<Metric>& metric : metrics_) {
     torch::Tensor sums;
     for (size_t rank = 0; rank < all.size(); ++rank) {
-      const auto count = static_cast<int64_t>(all[rank][at[rank]]);
+      const auto count = static_cast<size_t>(all[rank][at[rank]]);
       const double* first = all[rank].data() + at[rank] + 1;
-      at[rank] += static_cast<size_t>(count) + 1;
+      at[rank] += count + 1;
       if (count == 0) continue;
-      const torch::Tensor one = torch::tensor(at::ArrayRef<double>(first, static_cast<size_t>(count)), torch::kDouble);
+      const torch::Tensor one = torch::tensor(at::ArrayRef<double>(first, count), torch::kDouble);
       sums = sums.defined() ? sums + one : one;
     }
+    if (!sums.defined()) continue;
     const std::vector<std::string> names = metric->names();
-    const std::vector<double> values = sums.defined() ? metric->result(sums) : std::vector<double>(names.size(), 0);
+    const std::vector<double> values = metric->result(sums);
     for (size_t i = 0; i < names.size(); ++i) results.set(names[i], values[i]);
   }
 }

@@ -1,4 +1,8 @@
-// Adds up the losses and metrics of batches, here and over all ranks.
+// Adds up the losses and metrics of batches, on this rank and over all ranks.
+//
+//   Meter meter({"loss"}, metrics);
+//   meter.add({.losses = {loss}, .sums = measure(metrics, output, label), .rows = output.size(0), .step = step});
+//   Measured measured = meter.measured(team);           // called by every rank
 //
 // Losses are kept in *slots*, summed slot by slot over the ranks and then in the order of the slots. An evaluation has
 // a slot for each batch: each is filled by one rank only, so the sum has the same bits on any number of ranks. Training
@@ -8,6 +12,7 @@
 #include <torch/types.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "trireme/train/held.h"
@@ -20,55 +25,73 @@ class Team;
 
 using Metrics = std::vector<Held<Metric>>;
 
-/// What the net said of a batch, and how bad that is; without a gradient. The loss may be undefined.
-struct Scored {
-  torch::Tensor output;
-  torch::Tensor loss;
-};
+/// What each metric adds for these samples.
+std::vector<torch::Tensor> measure(const Metrics& metrics, const torch::Tensor& output, const torch::Tensor& label);
 
-/// A loss that is no number.
+/// A loss that is not a finite number.
 struct BadLoss {
-  int64_t step;
-  int rank;
-  double value;
+  int64_t step;            ///< the first step that has one
+  std::vector<int> ranks;  ///< all that have it in this step
+  double value;            ///< of the first of them
+
+  /// "rank 1", "ranks 0, 2"
+  std::string ranks_text() const;
 };
 
 struct Measured {
-  Results results;  ///< the loss, then the metrics; the same on every rank
+  Results results;  ///< the same on every rank
   std::optional<BadLoss> bad;
   bool stop = false;  ///< a rank wishes to stop
 };
 
+struct MeterOptions {
+  int64_t slots = 1;
+  bool metrics_first = false;  ///< in the results; else the losses come first
+};
+
 class Meter {
  public:
-  Meter(const Metrics& metrics, int64_t slots) : metrics_(metrics), slots_(static_cast<size_t>(slots)) { reset(); }
+  struct Batch {
+    std::vector<torch::Tensor> losses;  ///< one element each; empty: none are measured
+    std::vector<torch::Tensor> sums;    ///< one for each metric; empty: none are measured
+    int64_t rows = 0;
+    int64_t step = 0;
+    int64_t slot = 0;
+  };
+
+  /// `losses`: their names. The last one is the total, which must stay finite.
+  Meter(std::vector<std::string> losses, Metrics metrics, const MeterOptions& options = {});
 
   void reset();
   /// Reads nothing back from the device.
-  void add(const Scored& scored, const torch::Tensor& label, int64_t step, int64_t slot);
-  /// Called by every rank; the numbers so far, of all of them.
+  void add(const Batch& batch);
+  /// Since the last reset(), over all ranks. Called by every rank.
   Measured measured(const Team& team, bool stop = false);
+  /// The same of this rank alone.
+  Results own();
 
  private:
   struct Pending {
     int64_t step;
     size_t slot;
     double rows;
-    torch::Tensor loss;
+    torch::Tensor losses;
   };
 
   void settle();
-  void note_bad(int64_t step, double value);
   std::vector<double> packed(bool stop) const;
+  Measured unpacked(const std::vector<std::vector<double>>& all) const;
+  void name_losses(const std::vector<std::vector<double>>& all, Results& results) const;
   void name_metrics(const std::vector<std::vector<double>>& all, Results& results) const;
 
+  std::vector<std::string> names_;  // of the losses
   Metrics metrics_;
-  size_t slots_;
+  MeterOptions options_;
   std::vector<Pending> pending_;  // not yet read from the device
   double rows_ = 0;               // with a loss
   double bad_step_ = -1;          // the first one; -1: none
   double bad_value_ = 0;
-  std::vector<double> losses_;       // times rows, by slot
+  std::vector<double> losses_;       // times rows; by slot, then by name
   std::vector<torch::Tensor> sums_;  // of the metrics, on the device
 };
 

@@ -28,8 +28,8 @@ Callbacks make_callbacks(const Options& options) {
 }
 
 Results measured_alone(Learner& learner, const Scored& scored, const torch::Tensor& labels) {
-  Meter meter(learner.metrics(), 1);
-  meter.add(scored, labels, 0, 0);
+  Meter meter({"loss"}, learner.metrics());
+  meter.add(learner.numbers(scored, labels, 0));
   return meter.measured(learner.team()).results;
 }
 
@@ -63,11 +63,12 @@ Results Model::train_batch(const torch::Tensor& inputs, const torch::Tensor& lab
 }
 
 Results Model::eval_batch(const torch::Tensor& inputs, const torch::Tensor& labels) {
-  const Scored scored = learner_->evaluate(inputs, labels);
-  return measured_alone(*learner_, scored, labels);
+  const auto averaged = learner_->averaged_weights();
+  return measured_alone(*learner_, learner_->evaluate(inputs, labels), labels);
 }
 
 torch::Tensor Model::predict_batch(const torch::Tensor& inputs) {
+  const auto averaged = learner_->averaged_weights();
   return learner_->predict(inputs);
 }
 
@@ -76,8 +77,11 @@ void Model::save(const std::filesystem::path& path, const SaveOptions& options) 
     throw UsageError(
         "Model::save: a net for inference cannot go on training; say {{.training = false, .inference = …}}");
   Team& team = learner_->team();
-  if (options.inference) return team.on_main([&] { write_for_inference(learner_->net(), path, *options.inference); });
-  if (learner_->has_optimizer()) learner_->optimizer();  // made by every rank, not by the one that writes
+  if (learner_->has_optimizer()) learner_->step();  // made by every rank, not only by the one that writes
+  if (options.inference) {
+    const auto averaged = learner_->averaged_weights();
+    return team.on_main([&] { write_for_inference(learner_->net(), path, *options.inference); });
+  }
   team.on_main([&] { write_model(*learner_, path, options); });
 }
 
@@ -95,11 +99,11 @@ std::vector<torch::Tensor> Model::parameters() const {
 }
 
 double Model::learning_rate() const {
-  return optim::get_lr(learner_->optimizer());
+  return optim::get_lr(learner_->step().optimizer());
 }
 
 void Model::set_learning_rate(double rate) {
-  optim::set_lr(learner_->optimizer(), rate);
+  optim::set_lr(learner_->step().optimizer(), rate);
 }
 
 }  // namespace trireme

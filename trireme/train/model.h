@@ -59,8 +59,8 @@ class Model {
   /// The outputs for all samples in the order of the dataset, stacked, on the CPU, on every rank.
   torch::Tensor predict(const Samples& samples, const PredictOptions& options = {});
 
-  /// One step on a batch that the caller chose, its own on each rank; results over the batches of all ranks. Gradients
-  /// of calls with update = false add up, undivided.
+  /// One step on a batch that the caller chose, its own on each rank; results over the batches of all ranks. Calls with
+  /// update = false only add to the gradients; the next call with update = true averages them all by their samples.
   Results train_batch(const torch::Tensor& inputs, const torch::Tensor& labels, const TrainBatchOptions& options = {});
   Results eval_batch(const torch::Tensor& inputs, const torch::Tensor& labels);
   /// This rank's outputs, on its device.

@@ -27,6 +27,10 @@ std::filesystem::path optimizer_file(const std::filesystem::path& path) {
   return with_ending(path, ".optimizer.safetensors");
 }
 
+std::filesystem::path averages_file(const std::filesystem::path& path) {
+  return with_ending(path, ".ema.safetensors");
+}
+
 torch::Tensor bytes_of(const std::string& text) {
   torch::Tensor bytes = torch::empty({static_cast<int64_t>(text.size())}, torch::kUInt8);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
@@ -38,18 +42,37 @@ std::string text_of(const torch::Tensor& bytes) {
 }
 
 void write_optimizer(Learner& learner, const std::filesystem::path& path) {
-  io::TensorMap tensors = io::optimizer_state(learner.optimizer(), learner.trained_parameters());
-  if (learner.scaler().enabled()) tensors.insert(kScaler, bytes_of(learner.scaler().state_text()));
+  train::Step& step = learner.step();
+  io::TensorMap tensors = io::optimizer_state(step.optimizer(), learner.trained_parameters());
+  if (step.scaler().enabled()) tensors.insert(kScaler, bytes_of(step.scaler().state_text()));
   io::save_safetensors(optimizer_file(path), tensors);
+}
+
+void write_averages(const optim::Ema& ema, const std::filesystem::path& path) {
+  io::TensorMap tensors;
+  for (const auto& [name, tensor] : ema.state()) tensors.insert(name, tensor);
+  io::save_safetensors(averages_file(path), tensors);
+}
+
+/// Without a file the average starts anew, with the weights that were loaded.
+void read_averages(optim::Ema& ema, const torch::nn::Module& module, const std::filesystem::path& path) {
+  const bool saved = std::filesystem::exists(averages_file(path));
+  optim::Ema::NamedTensors named;
+  for (const auto& item : saved ? io::load_safetensors(averages_file(path)) : io::state_dict(module))
+    named.emplace_back(item.key(), item.value());
+  ema.load_state(named);
+  if (!saved)
+    log_warning("[train] {} does not exist; the average of the weights starts anew", averages_file(path).string());
 }
 
 void read_optimizer(Learner& learner, const std::filesystem::path& path) {
   io::TensorMap tensors = io::load_safetensors(optimizer_file(path));
+  train::Step& step = learner.step();
   if (const torch::Tensor* state = tensors.find(kScaler)) {
-    if (learner.scaler().enabled()) learner.scaler().load_state(text_of(*state));
+    if (step.scaler().enabled()) step.scaler().load_state(text_of(*state));
     tensors.erase(kScaler);
   }
-  io::load_optimizer_state(learner.optimizer(), learner.trained_parameters(), tensors);
+  io::load_optimizer_state(step.optimizer(), learner.trained_parameters(), tensors);
 }
 
 }  // namespace
@@ -58,6 +81,7 @@ void write_model(Learner& learner, const std::filesystem::path& path, const Save
   if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
   // The optimizer first: whoever finds the weights finds the rest too.
   if (options.training && learner.has_optimizer()) write_optimizer(learner, path);
+  if (options.training && learner.has_optimizer() && learner.step().ema()) write_averages(*learner.step().ema(), path);
   io::save_safetensors(weights_file(path), learner.weights());
 }
 
@@ -77,11 +101,13 @@ void read_model(Learner& learner, const std::filesystem::path& path, const LoadO
   learner.load_weights(
       io::load_safetensors(weights),
       {.strict = !options.skip_mismatch, .skip_mismatch = options.skip_mismatch, .from = weights.string()});
-  if (options.reset_optimizer || !learner.has_optimizer()) return;
+  if (!learner.has_optimizer()) return;
+  if (optim::Ema* ema = learner.step().ema()) read_averages(*ema, *learner.net().module, path);
+  if (options.reset_optimizer) return;
   if (std::filesystem::exists(optimizer_file(path)))
     read_optimizer(learner, path);
   else
-    log_warning("[train] {} is not there; the optimizer starts anew", optimizer_file(path).string());
+    log_warning("[train] {} does not exist; the optimizer starts anew", optimizer_file(path).string());
 }
 
 }  // namespace trireme

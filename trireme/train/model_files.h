@@ -1,5 +1,6 @@
-// A model on the disk: PATH.safetensors holds the weights under torch's names, PATH.optimizer.safetensors what the
-// optimizer and the loss scale have learnt. Belongs to Model.
+// A model on the disk: PATH.safetensors holds the weights under torch's names, PATH.optimizer.safetensors the state of
+// the optimizer and the loss scale, PATH.ema.safetensors the average of the weights where one is kept. Belongs to
+// Model.
 #pragma once
 
 #include <filesystem>

@@ -71,11 +71,6 @@ void Team::share(const std::shared_ptr<torch::nn::Module>& trained,
     copy_from_main(*trained, world_);
 }
 
-std::optional<NoSync> Team::gradients(bool averaged) const {
-  if (averaged || !sync_) return std::nullopt;
-  return NoSync(sync_);
-}
-
 std::vector<std::vector<double>> Team::numbers_of_all(const std::vector<double>& mine) const {
   if (world_.size() == 1) return {mine};
   std::vector<std::vector<double>> all;
@@ -96,10 +91,6 @@ std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
   for (size_t rank = 0; rank < bytes.size(); ++rank)
     all.push_back(shapes[rank].empty() ? torch::Tensor() : rows_from(bytes[rank], shapes[rank]));
   return all;
-}
-
-void Team::largest(const torch::Tensor& tensor) const {
-  if (world_.size() > 1) all_reduce(tensor, ReduceOp::max, world_);
 }
 
 std::string Team::from_main(const std::string& text) const {

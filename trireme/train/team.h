@@ -3,7 +3,6 @@
 //
 //   Team team;                                        // meets the others; or Team(torch::kCPU)
 //   team.share(net, {teacher});                       // rank 0's weights everywhere, gradients averaged from now on
-//   auto local = team.gradients(/*averaged=*/false);  // while it lives, they stay here
 #pragma once
 
 #include <c10/core/Device.h>
@@ -36,15 +35,13 @@ class Team {
   /// Rank 0's weights for all. `trained` takes part in the exchange of gradients, unless nothing of it can be trained.
   void share(const std::shared_ptr<torch::nn::Module>& trained,
              const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {});
-  /// While it lives, gradients add up on this rank only; nothing when `averaged`.
-  std::optional<NoSync> gradients(bool averaged) const;
+  /// What averages the gradients; null before share() and when there is nothing to train.
+  const std::shared_ptr<GradientSync>& sync() const { return sync_; }
 
   /// The numbers of each rank, by rank; their counts may differ.
   std::vector<std::vector<double>> numbers_of_all(const std::vector<double>& mine) const;
   /// The rows of each rank, by rank, on the CPU. `mine` may be undefined where there are none.
   std::vector<torch::Tensor> rows_of_all(const torch::Tensor& mine) const;
-  /// In place: the largest value of any rank.
-  void largest(const torch::Tensor& tensor) const;
   /// Rank 0's text.
   std::string from_main(const std::string& text) const;
   /// Rank 0 does it; the others wait, and throw too when it throws (parallel/together.h).
@@ -53,7 +50,7 @@ class Team {
  private:
   World world_;
   c10::Device device_;
-  std::shared_ptr<GradientSync> sync_;  // null before share() and when there is nothing to train
+  std::shared_ptr<GradientSync> sync_;
 };
 
 }  // namespace trireme

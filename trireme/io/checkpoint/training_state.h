@@ -58,7 +58,7 @@ class MaybeRef {
   T* object_ = nullptr;
 };
 
-/// Something whose state is a text: optim's GradScaler, ScheduleCursor and ReduceLrOnPlateau, or anything of your own.
+/// Something whose state is a text: optim::GradScaler, or anything of your own.
 struct ExtraState {
   template <typename T>
     requires requires(T& object, std::string text) {

@@ -1,7 +1,5 @@
 #include "trireme/train/trainer/bad_loss.h"
 
-#include <fmt/ranges.h>
-
 #include <cmath>
 
 #include "trireme/core/text.h"
@@ -24,13 +22,13 @@ std::vector<std::string> cures(const config::TrainConfig& config) {
 
 }  // namespace
 
-std::string bad_loss_text(const config::TrainConfig& config, const Scores::BadLoss& bad, const BrokenStep& broken) {
+std::string bad_loss_text(const config::TrainConfig& config, const BadLoss& bad, const BrokenStep& broken) {
   const Place& place = broken.place;
   return fmt::format(
-      "[Train][Epoch {}/{}][Iter: {}/{}] the loss of rank{} {} is {} in step {}, whose learning rate is {:g}; training "
+      "[Train][Epoch {}/{}][Iter: {}/{}] the loss of {} is {} in step {}, whose learning rate is {:g}; training "
       "stops. Try {}",
-      place.epoch, place.epochs, place.iter, place.iters, bad.ranks.size() == 1 ? "" : "s", fmt::join(bad.ranks, ", "),
-      std::abs(bad.value), broken.step, broken.rate, join(cures(config), ", or "));
+      place.epoch, place.epochs, place.iter, place.iters, bad.ranks_text(), std::abs(bad.value), broken.step,
+      broken.rate, join(cures(config), ", or "));
 }
 
 }  // namespace trireme::trainer

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "trireme/config/train_config.h"
+#include "trireme/train/meter.h"
 #include "trireme/train/trainer/log_lines.h"
-#include "trireme/train/trainer/scores.h"
 
 namespace trireme::trainer {
 
@@ -17,6 +17,6 @@ struct BrokenStep {
   double rate = 0;
 };
 
-std::string bad_loss_text(const config::TrainConfig& config, const Scores::BadLoss& bad, const BrokenStep& broken);
+std::string bad_loss_text(const config::TrainConfig& config, const BadLoss& bad, const BrokenStep& broken);
 
 }  // namespace trireme::trainer

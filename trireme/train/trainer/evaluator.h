@@ -2,24 +2,21 @@
 // padding, so the numbers are those of one process. One that cannot be read counts for nothing, and is told.
 //
 //   Evaluator evaluator(config, team);
-//   Results results = evaluator.run(net, precision, epoch);      // CELoss, loss, top1, top5
+//   Results results = evaluator.run(net, amp, epoch);      // CELoss, loss, top1, top5
 //
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
 #pragma once
 
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "trireme/config/train_config.h"
-#include "trireme/data/loader.h"
-#include "trireme/train/bad_total.h"
-#include "trireme/train/share.h"
+#include "trireme/train/amp_options.h"
+#include "trireme/train/eval_batches.h"
 #include "trireme/train/trainer/log_lines.h"
-#include "trireme/train/trainer/scores.h"
-#include "trireme/train/trainer/updater.h"
+#include "trireme/train/trainer/make_metrics.h"
 
 namespace trireme::trainer {
 
@@ -29,19 +26,17 @@ class Evaluator {
   Evaluator(const config::TrainConfig& config, const Team& team);
 
   /// An evaluation is not left in the middle: who is told to stop meanwhile (`stopping`) hears of it once.
-  Results run(const Network& net, const Precision& precision, int64_t epoch,
-              const std::function<bool()>& stopping = {});
+  Results run(const Network& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
 
  private:
-  void measure(const Network& net, const Precision& precision, const data::Batch& batch, int64_t iter);
+  void measure(const Network& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter);
 
   const Team& team_;
   int64_t print_step_;
-  std::shared_ptr<Share> share_;
-  BadTotal bad_;
-  std::optional<data::Loader> loader_;  // nothing on a rank without a batch
+  EvalBatches batches_;
   Losses losses_;
-  Scores scores_;
+  RoleMetrics metrics_;
+  Meter meter_;
 };
 
 /// What "best" is about: the first metric, of which more is better, or else the loss, of which less is. What is not

@@ -223,6 +223,19 @@ std::vector<std::string> Losses::names() const {
   return names;
 }
 
+std::vector<std::string> Losses::names_with_total() const {
+  std::vector<std::string> all = names();
+  all.emplace_back("loss");
+  return all;
+}
+
+std::vector<Tensor> Losses::Values::with_total() const {
+  if (!total.defined()) return {};
+  std::vector<Tensor> all = each;
+  all.push_back(total);
+  return all;
+}
+
 bool Losses::need_labels() const {
   return std::any_of(losses_.begin(), losses_.end(), [](const One& one) { return one.needs_labels; });
 }

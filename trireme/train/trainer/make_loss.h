@@ -36,6 +36,9 @@ class Losses {
   struct Values {
     std::vector<torch::Tensor> each;  ///< weighted, in the order of names()
     torch::Tensor total;
+
+    /// Each, then the total: for a Meter.
+    std::vector<torch::Tensor> with_total() const;
   };
 
   explicit Losses(std::vector<One> losses) : losses_(std::move(losses)) {}
@@ -43,6 +46,8 @@ class Losses {
   Values operator()(const Outputs& outputs, const Labels& labels) const;
   /// Of `each`; a name that comes twice is numbered.
   std::vector<std::string> names() const;
+  /// The same and "loss", the total.
+  std::vector<std::string> names_with_total() const;
   bool need_labels() const;
   bool empty() const { return losses_.empty(); }
 

@@ -1,23 +1,27 @@
 // Metric.Train and Metric.Eval -> what is measured, of which model.
 //
-//   std::vector<RoleMetric> metrics = make_metrics(config.metric.eval, config.document);   // top1, top5
+//   RoleMetrics metrics = make_metrics(config.metric.eval, config.document);     // top1, top5
+//   meter.add({.losses = …, .sums = metrics.measure(outputs, labels), …});
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "trireme/config/loss_config.h"
-#include "trireme/train/held.h"
-#include "trireme/train/metrics.h"
+#include "trireme/train/meter.h"
+#include "trireme/train/trainer/make_loss.h"
 
 namespace trireme::trainer {
 
-struct RoleMetric {
-  std::string role;  ///< empty: of the model that is evaluated
-  Held<Metric> metric;
+struct RoleMetrics {
+  Metrics all;
+  std::vector<std::string> roles;  ///< of each; empty: the model that is evaluated
+
+  /// What each adds for the labelled samples; nothing when there are none.
+  std::vector<torch::Tensor> measure(const Outputs& outputs, const Labels& labels) const;
 };
 
 /// TopkAcc and DistillationTopkAcc. UsageError with file and line for others.
-std::vector<RoleMetric> make_metrics(const std::vector<config::Metric>& metrics, const config::Node& section);
+RoleMetrics make_metrics(const std::vector<config::Metric>& metrics, const config::Node& section);
 
 }  // namespace trireme::trainer

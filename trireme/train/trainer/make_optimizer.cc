@@ -70,6 +70,11 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer&
           .lr = lr, .beta1 = options.beta1, .beta2 = options.beta2, .epsilon = options.epsilon, .weight_decay = decay});
 }
 
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::TrainConfig& config,
+                                                        const torch::nn::Module& trained) {
+  return make_optimizer(config.optimizer, optim::decay_groups(trained, no_decay(config)));
+}
+
 optim::NoDecay no_decay(const config::TrainConfig& config) {
   return {.names = config.optimizer.no_weight_decay_name,
           .norm = !is_decoupled(config.optimizer) && !trains_resnets(config.arch),

@@ -1,8 +1,9 @@
 // The section Optimizer -> an optimizer, and which parameters it lets decay.
 //
-//   auto optimizer = make_optimizer(config.optimizer, optim::decay_groups(*net.trained(), no_decay(config)));
+//   auto optimizer = make_optimizer(config, *net.trained());
 #pragma once
 
+#include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
 
 #include <memory>
@@ -16,6 +17,10 @@ namespace trireme::trainer {
 /// UsageError with file and line for an optimizer or a regularizer that Trireme does not have.
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer& options,
                                                         const std::vector<optim::ParamGroup>& groups);
+
+/// Of the trained model's parameters, grouped by no_decay().
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::TrainConfig& config,
+                                                        const torch::nn::Module& trained);
 
 /// What the file says. Besides, L2 spares normalisations, as PaddleClas' networks ask for; only its ResNets do not.
 optim::NoDecay no_decay(const config::TrainConfig& config);

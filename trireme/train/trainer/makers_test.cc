@@ -10,7 +10,6 @@
 #include "trireme/train/trainer/log_lines.h"
 #include "trireme/train/trainer/make_schedule.h"
 #include "trireme/train/trainer/output_lock.h"
-#include "trireme/train/trainer/turn.h"
 
 namespace trireme::trainer {
 namespace {
@@ -49,21 +48,6 @@ TEST(MakeSchedule, ARateByOptionIsMeantAsItIs) {
   EXPECT_EQ(by_option("Optimizer.lr={learning_rate: 0.4}"), std::nullopt);
   EXPECT_NE(by_option("Optimizer.lr.warmup_epoch=0"), std::nullopt);
   EXPECT_NE(by_option("Optimizer.lr={learning_rate: 0.4, auto_scale: True}"), std::nullopt);
-}
-
-TEST(Turns, SharesOfAStepAddUpToOne) {
-  for (const int64_t first : {0, 3, 5, 7})  // resumed on other ranks, a run may begin within a group
-    for (const int64_t every : {1, 2, 4}) {
-      double sum = 0;
-      for (int64_t iter = first; iter < 10; ++iter) {
-        const Turn turn = turn_of(iter, {.every = every, .first = first, .iters = 10});
-        sum += turn.share;
-        if (!turn.last) continue;
-        EXPECT_DOUBLE_EQ(sum, 1) << "before iteration " << iter << " of " << first << ", every " << every;
-        sum = 0;
-      }
-      EXPECT_EQ(sum, 0) << "the last batch ends a step";
-    }
 }
 
 TEST(OutputLock, KeepsTheSecondOutUntilTheFirstIsGone) {

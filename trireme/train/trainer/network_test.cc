@@ -13,8 +13,8 @@
 #include "trireme/train/trainer/evaluator.h"
 #include "trireme/train/trainer/make_loss.h"
 #include "trireme/train/trainer/make_optimizer.h"
+#include "trireme/train/trainer/make_step.h"
 #include "trireme/train/trainer/memory.h"
-#include "trireme/train/trainer/updater.h"
 
 namespace trireme::trainer {
 namespace {
@@ -172,12 +172,13 @@ TEST(MakeOptimizer, RmsPropTakesTheFilesNumbers) {
   EXPECT_EQ(options.eps(), 1e-6);
 }
 
-TEST(Updater, L1PullsWeightsToZeroAndSparesNorms) {
+TEST(MakeStep, L1PullsWeightsToZeroAndSparesNorms) {
   const auto config =
       training("PPLCNet_x0_25", "{name: SGD, lr: {learning_rate: 0.1}, regularizer: {name: L1, coeff: 0.5}}");
   const auto model = small_net();
   const Network net({{"", model}}, "");
-  Updater updater(config, net, Team(torch::kCPU));
+  const auto optimizer = make_optimizer(config, *net.trained());
+  train::Step step = make_step(config, net, Team(torch::kCPU), *optimizer);
   const auto before = model->named_parameters();
   std::map<std::string, torch::Tensor> old;
   torch::Tensor nothing = torch::zeros({});
@@ -185,8 +186,8 @@ TEST(Updater, L1PullsWeightsToZeroAndSparesNorms) {
     old[item.key()] = item.value().detach().clone();
     nothing = nothing + item.value().sum() * 0;
   }
-  updater.backward(nothing);
-  EXPECT_TRUE(updater.step(0.1));
+  step([&] { return nothing; });
+  EXPECT_EQ(step.update(), train::Update::done);
   for (const auto& item : before) {
     const torch::Tensor& was = old[item.key()];
     const bool norm = item.key().find("bn") != std::string::npos;

@@ -6,8 +6,8 @@
 
 #include "trireme/parallel/sync_batch_norm.h"
 #include "trireme/train/trainer/make_model.h"
+#include "trireme/train/trainer/make_step.h"
 #include "trireme/train/trainer/saver.h"
-#include "trireme/train/trainer/updater.h"
 
 namespace trireme::trainer {
 namespace {
@@ -32,15 +32,15 @@ bool syncs_batch_norm(const config::Arch& arch) {
 
 }  // namespace
 
-Network ready_to_train(const config::TrainConfig& config, Team& team, Beginning beginning) {
+Network ready_to_train(const config::TrainConfig& config, Team& team, InitialWeights initial) {
   require_classification(config.global);
   seed(config, team);
   const bool named = !config.global.pretrained_model.empty();
-  Network net = make_network(config.arch, {.own_weights = named || beginning.own_weights});
+  Network net = make_network(config.arch, {.own_weights = named || initial.own_weights});
   if (named) load_weights(*net.trained(), config.global.pretrained_model, {.what = "Global.pretrained_model"});
   net.to(team.device());
-  const Precision precision = precision_of(config.amp, team.device().type());
-  if (precision.low_weights) optim::lower_precision(*net.trained(), precision.dtype);
+  const AmpOptions amp = amp_of(config.amp, team.device().type());
+  if (amp.level == AmpLevel::O2) optim::lower_precision(*net.trained(), amp.dtype);
   if (syncs_batch_norm(config.arch)) convert_sync_batch_norm(*net.trained(), team.group());
   team.share(net.trained(), net.frozen());
   return net;

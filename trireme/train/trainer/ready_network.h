@@ -13,11 +13,11 @@
 
 namespace trireme::trainer {
 
-struct Beginning {
+struct InitialWeights {
   bool own_weights = false;  ///< a checkpoint has them: Arch.pretrained is not looked at
 };
 
-Network ready_to_train(const config::TrainConfig& config, Team& team, Beginning beginning);
+Network ready_to_train(const config::TrainConfig& config, Team& team, InitialWeights initial);
 /// With the weights of Global.pretrained_model.
 Network ready_to_evaluate(const config::TrainConfig& config, const Team& team);
 

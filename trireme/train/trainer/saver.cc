@@ -26,9 +26,9 @@ double number(const std::string& text) {
   return *value;
 }
 
-ExtraState iteration(Standing& standing) {
-  return {"iter", [&standing] { return fmt::format("{}", standing.iter); },
-          [&standing](const std::string& text) { standing.iter = static_cast<int64_t>(number(text)); }};
+ExtraState iteration(SavedProgress& progress) {
+  return {"iter", [&progress] { return fmt::format("{}", progress.iter); },
+          [&progress](const std::string& text) { progress.iter = static_cast<int64_t>(number(text)); }};
 }
 
 std::string best_text(const std::optional<double>& best) {
@@ -42,18 +42,16 @@ std::optional<double> parse_best(const std::string& text) {
   return std::isfinite(value) ? std::optional(value) : std::nullopt;
 }
 
-ExtraState best(Standing& standing) {
-  return {"best", [&standing] { return best_text(standing.best); },
-          [&standing](const std::string& text) { standing.best = parse_best(text); }};
+ExtraState best(SavedProgress& progress) {
+  return {"best", [&progress] { return best_text(progress.best); },
+          [&progress](const std::string& text) { progress.best = parse_best(text); }};
 }
 
-TrainingState state_of(const Trained& trained, Standing& standing) {
-  TrainingState state{.model = trained.updater.module(),
-                      .optimizer = trained.updater.optimizer(),
-                      .loader = trained.batches.loader(),
-                      .ema = trained.updater.ema(),
-                      .masters = trained.updater.masters(),
-                      .extra = {iteration(standing), best(standing), {"scaler", trained.updater.scaler()}}};
+TrainingState state_of(const Trained& trained, SavedProgress& progress) {
+  TrainingState state = trained.step.state();
+  state.loader = trained.batches.loader();
+  state.extra.push_back(iteration(progress));
+  state.extra.push_back(best(progress));
   if (data::Loader* unlabelled = trained.batches.unlabelled_loader())
     state.extra.emplace_back(
         "unlabelled", [unlabelled] { return to_text(unlabelled->state()); },
@@ -144,23 +142,23 @@ Saver::Saver(const config::TrainConfig& config, const Team& team)
   checkpoint_.set_config(config_);
 }
 
-void Saver::save(const std::string& name, const Standing& standing, const Trained& trained) {
-  Standing now = standing;
-  checkpoint_.save_as(name, state_of(trained, now), standing);
+void Saver::save(const std::string& name, const SavedProgress& progress, const Trained& trained) {
+  SavedProgress now = progress;
+  checkpoint_.save_as(name, state_of(trained, now), progress);
   log_info("saved {}", (folder_ / name).string());
 }
 
 // A checkpoint of an epoch is saved before its evaluation, which may have found the best so far.
-std::optional<double> Saver::best_until(const Standing& standing, const std::filesystem::path& folder) const {
+std::optional<double> Saver::best_until(const SavedProgress& progress, const std::filesystem::path& folder) const {
   std::string text;
-  team_.on_main([&] { text = saved_best(folder, standing.epoch); });
+  team_.on_main([&] { text = saved_best(folder, progress.epoch); });
   const std::optional<double> saved = parse_best(team_.from_main(text));
-  return saved ? saved : standing.best;
+  return saved ? saved : progress.best;
 }
 
-std::optional<Standing> Saver::restore(const std::string& from, const Trained& trained) {
-  Standing standing;
-  const TrainingState state = state_of(trained, standing);
+std::optional<SavedProgress> Saver::restore(const std::string& from, const Trained& trained) {
+  SavedProgress progress;
+  const TrainingState state = state_of(trained, progress);
   const bool newest = from == "auto";
   const Named named(from);
   if (!newest) team_.on_main([&] { require_checkpoint(named, folder_); });
@@ -168,9 +166,9 @@ std::optional<Standing> Saver::restore(const std::string& from, const Trained& t
       newest ? checkpoint_.restore(state) : Checkpoint(named.folder, team_.group()).restore_from(named.name, state);
   if (!restored) return std::nullopt;
   if (team_.is_main()) warn_of_changes(restored, config_);
-  static_cast<Progress&>(standing) = restored;
-  standing.best = best_until(standing, newest ? folder_ : named.folder);
-  return standing;
+  static_cast<Progress&>(progress) = restored;
+  progress.best = best_until(progress, newest ? folder_ : named.folder);
+  return progress;
 }
 
 }  // namespace trireme::trainer

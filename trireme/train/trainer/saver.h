@@ -1,8 +1,8 @@
 // The checkpoints of a training, in <output_dir>/<Arch>: epoch_N, latest, and best_model.
 //
 //   Saver saver(config, team);
-//   saver.save("latest", progress, {batches, updater});
-//   if (auto found = saver.restore("auto", {batches, updater})) progress = *found;
+//   saver.save("latest", progress, {batches, step});
+//   if (auto found = saver.restore("auto", {batches, step})) progress = *found;
 //
 // A checkpoint is a folder: model.safetensors (which Global.pretrained_model takes, too), optimizer.safetensors,
 // ema.safetensors where there is an average, masters.safetensors with AMP level O2, the random numbers of all ranks,
@@ -16,33 +16,33 @@
 
 #include "trireme/config/train_config.h"
 #include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/train/step.h"
 #include "trireme/train/team.h"
 #include "trireme/train/trainer/batches.h"
-#include "trireme/train/trainer/updater.h"
 
 namespace trireme::trainer {
 
 /// Where a training stands.
-struct Standing : Progress {  // step: of the optimizer; epoch: the one that runs, from 0
-  int64_t iter = 0;           ///< batches of this epoch that are done
+struct SavedProgress : Progress {  // step: of the optimizer; epoch: the one that runs, from 0
+  int64_t iter = 0;                ///< batches of this epoch that are done
   std::optional<double> best;
 };
 
 /// Whose states are saved.
 struct Trained {
   Batches& batches;
-  Updater& updater;
+  train::Step& step;
 };
 
 class Saver {
  public:
   Saver(const config::TrainConfig& config, const Team& team);
 
-  void save(const std::string& name, const Standing& standing, const Trained& trained);
+  void save(const std::string& name, const SavedProgress& progress, const Trained& trained);
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
   /// best_model is not taken by "auto": it may hold averaged weights. Warns of a configuration that has changed.
   /// UsageError when the folder is none (with those that there are), when it is damaged, or of another network.
-  std::optional<Standing> restore(const std::string& from, const Trained& trained);
+  std::optional<SavedProgress> restore(const std::string& from, const Trained& trained);
 
   /// Whether the ranks are to save and end (SIGINT, SIGTERM, SIGUSR1 to any of them). Once a step. A second SIGINT ends
   /// the process at once.
@@ -53,7 +53,7 @@ class Saver {
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
-  std::optional<double> best_until(const Standing& standing, const std::filesystem::path& folder) const;
+  std::optional<double> best_until(const SavedProgress& progress, const std::filesystem::path& folder) const;
 
   const Team& team_;
   std::filesystem::path folder_;

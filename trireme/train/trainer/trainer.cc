@@ -10,10 +10,12 @@
 #include "trireme/core/log.h"
 #include "trireme/core/preemption.h"
 #include "trireme/data/order/mix.h"
+#include "trireme/optim/optimizers.h"
 #include "trireme/train/trainer/bad_loss.h"
+#include "trireme/train/trainer/make_optimizer.h"
+#include "trireme/train/trainer/make_step.h"
 #include "trireme/train/trainer/make_team.h"
 #include "trireme/train/trainer/ready_network.h"
-#include "trireme/train/trainer/turn.h"
 
 namespace trireme::trainer {
 namespace {
@@ -74,11 +76,12 @@ Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
       net_(ready_to_train(config_, team_, {.own_weights = has_checkpoint(config_, options.resume)})),
       batches_(config_, losses_.need_labels(), team_.me(), team_.device()),
       bad_(bad_totals(batches_)),
-      updater_(config_, net_, team_),
+      optimizer_(make_optimizer(config_, *net_.trained())),
+      step_(make_step(config_, net_, team_, *optimizer_)),
       schedule_(
           ready_schedule(config_, global_batch(config_, options.file_batch_size, team_.me().size), steps_per_epoch())),
-      scores_(losses_.names(), make_metrics(config_.metric.train, config_.document.section("Metric").at("Train")),
-              Scores::Order::metrics_first),
+      metrics_(make_metrics(config_.metric.train, config_.document.section("Metric").at("Train"))),
+      meter_(losses_.names_with_total(), metrics_.all, {.metrics_first = true}),
       saver_(config_, team_),
       place_{.epochs = config_.global.epochs, .iters = batches_.size()} {
   if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, team_);
@@ -90,24 +93,24 @@ Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
 
 void Trainer::resume(const std::string& from) {
   if (from.empty()) return;
-  const auto found = saver_.restore(from, {batches_, updater_});
+  const auto found = saver_.restore(from, {batches_, step_});
   if (!found) {
     log_info("--resume auto: no checkpoint in {} yet; training begins anew", saver_.folder().string());
     return;
   }
-  standing_ = *found;
-  const bool all = standing_.epoch >= config_.global.epochs;
-  log_info("resumed: {} of {} epochs are done{}", standing_.epoch, config_.global.epochs,
+  progress_ = *found;
+  const bool all = progress_.epoch >= config_.global.epochs;
+  log_info("resumed: {} of {} epochs are done{}", progress_.epoch, config_.global.epochs,
            all ? "; there is nothing left to do (-o Global.epochs=N for more)" : "");
 }
 
 void Trainer::train() {
-  while (standing_.epoch < config_.global.epochs) {
-    place_.epoch = standing_.epoch + 1;
+  while (progress_.epoch < config_.global.epochs) {
+    place_.epoch = progress_.epoch + 1;
     train_epoch();
     if (stopped_) return;
-    ++standing_.epoch;
-    standing_.iter = 0;
+    ++progress_.epoch;
+    progress_.iter = 0;
     save();
     evaluate();
     if (told_to_stop_after_epoch()) return;
@@ -115,38 +118,26 @@ void Trainer::train() {
 }
 
 void Trainer::begin_epoch() {
-  place_.iter = place_.first = standing_.iter == 0 ? 0 : batches_.go_on(standing_.iter);
-  if (standing_.iter == 0) {
-    seed_epoch(config_, team_, standing_.epoch);
-    batches_.start(standing_.epoch);
+  place_.iter = place_.first = progress_.iter == 0 ? 0 : batches_.go_on(progress_.iter);
+  if (progress_.iter == 0) {
+    seed_epoch(config_, team_, progress_.epoch);
+    batches_.start(progress_.epoch);
   }
   net_.set_training(true);
-  scores_.reset();
+  meter_.reset();
   pace_ = Pace();
 }
 
 void Trainer::train_epoch() {
   begin_epoch();
-  const Turns turns{.every = config_.global.update_freq, .first = place_.first, .iters = place_.iters};
   for (; place_.iter < place_.iters; ++place_.iter) {
     const TrainBatch batch = batches_.next();
     pace_.read();
-    const Turn turn = turn_of(place_.iter, turns);
-    const Labels labels{batch.target, batch.labelled};
-    const auto local = team_.gradients(turn.last);
-    const auto [outputs, losses] = [&] {
-      const optim::Autocast low = updater_.autocast();
-      Outputs all = net_.forward(batch.images);
-      Losses::Values values = losses_(all, labels);
-      return std::pair(std::move(all), std::move(values));
-    }();
-    updater_.backward(losses.total * turn.share);
-    if (turn.last) take_step();
-    scores_.add({losses, outputs, labels, place_.iter});
+    take_step(batch);
     pace_.done(batch.rows());
     if (place_.iter % config_.global.print_batch_step == 0) report(false);
     if (place_.iter == kWarmIters) pace_.reset();
-    if (turn.last && told_to_stop()) return;
+    if (step_.pending() == 0 && told_to_stop()) return;
   }
   report(true);
   look_for_bad_pictures();
@@ -158,9 +149,9 @@ void Trainer::look_for_bad_pictures() {
 
 bool Trainer::told_to_stop() {
   if (!saver_.preempted()) return false;
-  if (const auto bad = scores_.total(team_).bad) refuse(*bad);
-  standing_.iter = place_.iter + 1;
-  saver_.save("latest", standing_, {batches_, updater_});
+  if (const auto bad = meter_.measured(team_).bad) refuse(*bad);
+  progress_.iter = place_.iter + 1;
+  saver_.save("latest", progress_, {batches_, step_});
   tell_of_stop();
   return stopped_ = true;
 }
@@ -173,26 +164,41 @@ void Trainer::tell_of_stop() const {
 
 // The epoch is saved; a step of the next one need not be waited for.
 bool Trainer::told_to_stop_after_epoch() {
-  if (standing_.epoch >= config_.global.epochs || !saver_.preempted()) return false;
+  if (progress_.epoch >= config_.global.epochs || !saver_.preempted()) return false;
   tell_of_stop();
   return stopped_ = true;
 }
 
 // The schedule goes by epochs and the part of one that is done: steps of a run with other batches have another length.
 double Trainer::rate_at(int64_t iter) const {
-  return schedule_(standing_.epoch * steps_per_epoch() + iter / config_.global.update_freq);
+  return schedule_(progress_.epoch * steps_per_epoch() + iter / config_.global.update_freq);
 }
 
-void Trainer::take_step() {
-  lr_ = rate_at(place_.iter);
-  ++standing_.step;
-  if (!updater_.step(lr_))
+// The last batches of an epoch make a step of their own.
+void Trainer::take_step(const TrainBatch& batch) {
+  const Labels labels{batch.target, batch.labelled};
+  std::optional<Outputs> outputs;
+  Losses::Values losses;
+  optim::set_lr(*optimizer_, lr_ = rate_at(place_.iter));
+  const auto loss = [&] {
+    outputs = net_.forward(batch.images);
+    losses = losses_(*outputs, labels);
+    return losses.total;
+  };
+  const bool ends_epoch = place_.iter + 1 == place_.iters;
+  step_(loss, {.samples = batch.rows(), .update = ends_epoch ? std::optional(true) : std::nullopt});
+  meter_.add({.losses = losses.with_total(),
+              .sums = metrics_.measure(*outputs, labels),
+              .rows = batch.rows(),
+              .step = place_.iter});
+  if (step_.update() != train::Update::none) ++progress_.step;
+  if (step_.update() == train::Update::skipped)
     log_info("[Train][Epoch {}/{}][Iter: {}/{}]gradients overflowed: no step is taken; the loss scale is now {:g}",
-             place_.epoch, place_.epochs, place_.iter, place_.iters, updater_.scaler().current_scale());
+             place_.epoch, place_.epochs, place_.iter, place_.iters, step_.scaler().current_scale());
 }
 
 void Trainer::report(bool whole_epoch) {
-  const Scores::Total total = scores_.total(team_);
+  const Measured total = meter_.measured(team_);
   if (total.bad) refuse(*total.bad);
   if (whole_epoch) {
     log_info("{}", train_average_line(place_, total.results));
@@ -206,41 +212,41 @@ void Trainer::report(bool whole_epoch) {
 }
 
 void Trainer::evaluate() {
-  const int64_t epoch = standing_.epoch;
+  const int64_t epoch = progress_.epoch;
   const config::Global& global = config_.global;
   if (!evaluator_ || epoch % global.eval_interval != 0 || epoch <= global.start_eval_epoch) return;
   std::optional<optim::Ema::Applied> averaged;  // best_model too has what was evaluated
-  if (updater_.ema() != nullptr) averaged.emplace(*updater_.ema());
+  if (step_.ema() != nullptr) averaged.emplace(*step_.ema());
   const PreemptionNotice notice({SIGINT, SIGTERM});
-  const Results results = evaluator_->run(net_, updater_.precision(), epoch, [&] { return notice.received(); });
+  const Results results = evaluator_->run(net_, eval_amp(), epoch, [&] { return notice.received(); });
   draw("eval", results);
   const Judged judged = judge(results);
-  const bool best = judged.better_than(standing_.best);
-  if (best) standing_.best = judged.value;
-  if (best) saver_.save("best_model", standing_, {batches_, updater_});
-  if (standing_.best) log_info("{}", best_line(epoch, *standing_.best));
+  const bool best = judged.better_than(progress_.best);
+  if (best) progress_.best = judged.value;
+  if (best) saver_.save("best_model", progress_, {batches_, step_});
+  if (progress_.best) log_info("{}", best_line(epoch, *progress_.best));
 }
 
 // `latest` last: it is the newest, which --resume auto takes.
 void Trainer::save() {
   const int64_t every = config_.global.save_interval;
-  if (every > 0 && standing_.epoch % every == 0)
-    saver_.save(fmt::format("epoch_{}", standing_.epoch), standing_, {batches_, updater_});
-  saver_.save("latest", standing_, {batches_, updater_});
+  if (every > 0 && progress_.epoch % every == 0)
+    saver_.save(fmt::format("epoch_{}", progress_.epoch), progress_, {batches_, step_});
+  saver_.save("latest", progress_, {batches_, step_});
 }
 
 void Trainer::draw(const std::string& prefix, const Results& results) {
   if (!curves_) return;
-  for (const auto& [name, value] : results) curves_->add_scalar(prefix + "/" + name, value, standing_.step);
-  if (prefix == "train") curves_->add_scalar("train/lr", lr_, standing_.step);
+  for (const auto& [name, value] : results) curves_->add_scalar(prefix + "/" + name, value, progress_.step);
+  if (prefix == "train") curves_->add_scalar("train/lr", lr_, progress_.step);
 }
 
-void Trainer::refuse(const Scores::BadLoss& bad) const {
+void Trainer::refuse(const BadLoss& bad) const {
   Place place = place_;
-  place.iter = bad.iter;
-  const int64_t step = standing_.epoch * steps_per_epoch() + bad.iter / config_.global.update_freq + 1;
+  place.iter = bad.step;
+  const int64_t step = progress_.epoch * steps_per_epoch() + bad.step / config_.global.update_freq + 1;
   throw UsageError("{}; the checkpoints in {} are those from before",
-                   bad_loss_text(config_, bad, {.place = place, .step = step, .rate = rate_at(bad.iter)}),
+                   bad_loss_text(config_, bad, {.place = place, .step = step, .rate = rate_at(bad.step)}),
                    saver_.folder().string());
 }
 
@@ -258,14 +264,18 @@ std::string Trainer::memory_text() const {
                      stats.allocated_bytes[kAll].peak / kMb);
 }
 
+// Weights in low precision need it in evaluations, too.
+AmpOptions Trainer::eval_amp() const {
+  const AmpOptions& amp = step_.options().amp;
+  return amp.level == AmpLevel::O2 || config_.amp.use_fp16_test ? amp : AmpOptions{};
+}
+
 Results evaluate(const config::TrainConfig& config) {
   const Team team = make_team(config.global);
   const Network net = ready_to_evaluate(config, team);
   Evaluator evaluator(config, team);
   config.warn_unknown();
-  Precision precision = precision_of(config.amp, team.device().type());
-  precision.low_eval = config.amp.use_amp && config.amp.use_fp16_test;
-  return evaluator.run(net, precision, 0);
+  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, team.device().type()) : AmpOptions{}, 0);
 }
 
 }  // namespace trireme::trainer

@@ -45,7 +45,7 @@ class Trainer {
   void resume(const std::string& from);
   void begin_epoch();
   void train_epoch();
-  void take_step();
+  void take_step(const TrainBatch& batch);
   double rate_at(int64_t iter) const;
   bool told_to_stop();
   bool told_to_stop_after_epoch();
@@ -55,10 +55,11 @@ class Trainer {
   void evaluate();
   void save();
   void draw(const std::string& prefix, const Results& results);
-  [[noreturn]] void refuse(const Scores::BadLoss& bad) const;
+  [[noreturn]] void refuse(const BadLoss& bad) const;
 
   int64_t steps_per_epoch() const;
   std::string memory_text() const;
+  AmpOptions eval_amp() const;
 
   config::TrainConfig config_;
   std::string resume_command_;
@@ -68,13 +69,15 @@ class Trainer {
   Network net_;
   Batches batches_;
   std::vector<BadTotal> bad_;  // of each of its datasets
-  Updater updater_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  train::Step step_;
   optim::Schedule schedule_;
-  Scores scores_;
+  RoleMetrics metrics_;
+  Meter meter_;
   std::unique_ptr<Evaluator> evaluator_;     // null: none during training
   std::unique_ptr<io::EventWriter> curves_;  // null: none
   Saver saver_;
-  Standing standing_;
+  SavedProgress progress_;
   bool stopped_ = false;  // before the end, at the wish of others
   Place place_;
   Pace pace_;

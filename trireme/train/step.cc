@@ -1,0 +1,195 @@
+#include "trireme/train/step.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/optim/clip.h"
+#include "trireme/optim/optimizers.h"
+#include "trireme/train/step_checks.h"
+
+namespace trireme::train {
+namespace {
+
+bool is_low(torch::ScalarType type) {
+  return type == torch::kHalf || type == torch::kBFloat16;
+}
+
+optim::Autocast autocast(const StepModel& model, const AmpOptions& amp) {
+  const std::vector<torch::Tensor> parameters = model.module->parameters();
+  const torch::DeviceType device = parameters.empty() ? torch::kCPU : parameters[0].device().type();
+  return optim::Autocast({.device = device, .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
+}
+
+void require_low_weights(const torch::nn::Module& module) {
+  for (const torch::Tensor& parameter : module.parameters())
+    if (is_low(parameter.scalar_type())) return;
+  throw UsageError(
+      "train::Step: level O2 needs weights in low precision; call optim::lower_precision(*net, dtype) before "
+      "DataParallel and before the optimizer is made");
+}
+
+const StepOptions& checked(const StepOptions& options, const StepModel& model,
+                           const torch::optim::Optimizer& optimizer) {
+  if (!model.module) throw UsageError("train::Step: the model is a null pointer");
+  if (options.clip_norm && !(*options.clip_norm > 0))
+    throw UsageError("train::Step: clip_norm is {}; it must be above 0", *options.clip_norm);
+  require_own_parameters("train::Step", optimizer, *model.module);
+  if (options.amp.level == AmpLevel::O2) require_low_weights(*model.module);
+  return options;
+}
+
+optim::GradScaler::Options scaler_options(const AmpOptions& amp, const std::shared_ptr<GradientSync>& sync) {
+  optim::GradScaler::Options options = amp.scaler;
+  options.enabled = amp.level != AmpLevel::O0 && amp.dtype == torch::kHalf;
+  if (sync && sync->group().size() > 1)
+    options.agree = [sync](torch::Tensor& found) { all_reduce(found, ReduceOp::max, sync->group()); };
+  return options;
+}
+
+void scale_gradients(const std::vector<torch::Tensor>& parameters, double factor) {
+  const torch::NoGradGuard no_grad;
+  for (const torch::Tensor& parameter : parameters)
+    if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
+}
+
+}  // namespace
+
+void require_own_parameters(const char* who, const torch::optim::Optimizer& optimizer,
+                            const torch::nn::Module& module) {
+  std::unordered_set<const c10::TensorImpl*> own;
+  for (const torch::Tensor& parameter : module.parameters()) own.insert(parameter.unsafeGetTensorImpl());
+  const std::vector<torch::Tensor> all = optim::parameters_of(optimizer);
+  const auto foreign = std::count_if(all.begin(), all.end(), [&](const torch::Tensor& parameter) {
+    return !own.contains(parameter.unsafeGetTensorImpl());
+  });
+  if (foreign > 0)
+    throw UsageError(
+        "{}: {} of the optimizer's {} tensors are not parameters of the net; make the optimizer from net->parameters() "
+        "of this net",
+        who, foreign, all.size());
+}
+
+const torch::Tensor& one_number(const torch::Tensor& loss) {
+  if (!loss.defined() || loss.numel() != 1)
+    throw UsageError("train::Step: the loss has {} elements; it must be one number, the average over the batch",
+                     loss.defined() ? loss.numel() : 0);
+  return loss;
+}
+
+torch::Tensor forward(const StepModel& model, const AmpOptions& amp, const torch::Tensor& input) {
+  const std::vector<torch::Tensor> parameters = model.module->parameters();
+  const optim::Autocast precision = autocast(model, amp);
+  const torch::Tensor output = model.forward(parameters.empty() ? input : input.to(parameters[0].device()));
+  return is_low(output.scalar_type()) ? output.to(torch::kFloat) : output;
+}
+
+Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions options)
+    : model_(std::move(model)),
+      optimizer_(optimizer),
+      options_(checked(options, model_, optimizer)),
+      scaler_(scaler_options(options_.amp, model_.sync)) {
+  set_accumulate(options_.accumulate);
+  if (options_.amp.level == AmpLevel::O2) {
+    masters_.emplace(model_.module->parameters());
+    masters_->adopt(optimizer_);
+  }
+  if (options_.ema_decay) ema_.emplace(*model_.module, optim::Ema::Options{.decay = *options_.ema_decay});
+}
+
+torch::Tensor Step::operator()(const torch::Tensor& input, const torch::Tensor& label, const BatchOptions& batch) {
+  if (!options_.loss || !model_.forward)
+    throw UsageError(
+        "train::Step: step(x, y) needs {}, or use step([&] {{ return loss; }})",
+        options_.loss ? "a net whose forward takes one tensor" : "a loss: Step(model, optimizer, {.loss = …})");
+  const auto loss = [&] {
+    const torch::Tensor output = forward(model_, options_.amp, input);
+    output_ = output.detach();
+    return options_.loss(output, label.to(output.device()));
+  };
+  return run(loss, batch.samples.value_or(input.size(0)), batch.update);
+}
+
+torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& batch) {
+  const auto in_precision = [&] {
+    const optim::Autocast precision = autocast(model_, options_.amp);
+    return loss();
+  };
+  return run(in_precision, batch.samples.value_or(1), batch.update);
+}
+
+torch::Tensor Step::run(const LossFunction& loss, int64_t samples, std::optional<bool> update) {
+  if (samples < 1) throw UsageError("train::Step: a batch has {} samples; it must have at least 1", samples);
+  if (!model_.module->is_training()) model_.module->train();
+  const bool last = update.value_or(pending_ + 1 >= options_.accumulate);
+  std::optional<NoSync> local;
+  if (!last && model_.sync) local.emplace(model_.sync);
+  const torch::Tensor mean = one_number(loss());
+  const double weight = weight_of(samples, last);
+  scaler_.scale(weight == 1 ? mean : mean * weight).backward();
+  ++pending_;
+  update_ = last ? apply_gradients() : Update::none;
+  return mean.detach();
+}
+
+// The weight of a batch is its share of the samples of its group, which are known only with the last batch. Until then
+// all batches are taken to be as large as the first; if they are not, the gradients so far are corrected before the
+// last backward averages them over the ranks.
+double Step::weight_of(int64_t samples, bool last) {
+  if (pending_ == 0) {
+    samples_ = 0;
+    expected_samples_ = last ? samples : samples * options_.accumulate;
+  }
+  samples_ += samples;
+  if (last && samples_ != expected_samples_) {
+    scale_gradients(model_.module->parameters(),
+                    static_cast<double>(expected_samples_) / static_cast<double>(samples_));
+    expected_samples_ = samples_;
+  }
+  return static_cast<double>(samples) / static_cast<double>(expected_samples_);
+}
+
+Update Step::apply_gradients() {
+  if (masters_) masters_->take_gradients();
+  if (options_.clip_norm || options_.before_update) scaler_.unscale_(optimizer_);
+  if (options_.clip_norm) optim::clip_grad_norm(optim::parameters_of(optimizer_), *options_.clip_norm);
+  if (options_.before_update) options_.before_update();
+  const bool stepped = scaler_.step(optimizer_);
+  scaler_.update();
+  if (masters_) masters_->write_back();
+  drop_gradients();
+  if (ema_ && stepped) ema_->update();
+  return stepped ? Update::done : Update::skipped;
+}
+
+void Step::set_accumulate(int64_t batches) {
+  if (batches < 1) throw UsageError("train::Step: accumulate is {}; it must be at least 1", batches);
+  options_.accumulate = batches;
+}
+
+void Step::drop_gradients() {
+  optim::zero_grad(optimizer_);
+  optim::zero_grad(model_.module->parameters());
+  pending_ = 0;
+}
+
+TrainingState Step::state() {
+  const auto save = [this] {
+    if (pending_ != 0)
+      throw UsageError(
+          "train::Step: a checkpoint in the middle of a group, after {} of {} batches; gradients are not saved: save "
+          "when pending() is 0",
+          pending_, options_.accumulate);
+    return scaler_.state_text();
+  };
+  return {.model = *model_.module,
+          .optimizer = optimizer_,
+          .ema = ema(),
+          .masters = masters(),
+          .extra = {{"scaler", save, [this](const std::string& text) { scaler_.load_state(text); }}}};
+}
+
+}  // namespace trireme::train
