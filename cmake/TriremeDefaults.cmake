@@ -14,7 +14,7 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Without this sloppiness ccache refuses every file that uses a precompiled header (torch's).
+  # Otherwise ccache does not cache files that use a precompiled header (torch's).
   set(CMAKE_CXX_COMPILER_LAUNCHER
     ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
@@ -29,14 +29,17 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_GRE
   target_compile_options(trireme_options INTERFACE -Wno-array-bounds -Wno-stringop-overflow -Wno-dangling-reference)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_UNITY_BUILD)
-  # Files that are compiled as one are included by another, and GCC takes them for headers.
+  # A unity build includes the source files, and GCC takes them for headers.
   target_compile_options(trireme_options INTERFACE -Wno-subobject-linkage)
+endif()
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  target_compile_options(trireme_options INTERFACE -Wthread-safety)  # core/thread_annotations.h
 endif()
 if(TRIREME_DEVELOPER)
   target_compile_options(trireme_options INTERFACE -Werror)
 endif()
 if(TRIREME_SANITIZE)
-  # The vptr check needs a file descriptor to look at memory: a false alarm in a process that has none left.
+  # The vptr check opens a file descriptor; it gives a false alarm in a process that has none left.
   set(flags -fsanitize=${TRIREME_SANITIZE} -fno-sanitize=vptr -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_compile_options(trireme_options INTERFACE ${flags} -g1)
   target_link_options(trireme_options INTERFACE ${flags})

@@ -54,7 +54,7 @@ void AbortNotice::watch() {
   uint64_t ended_before = ~uint64_t{0};
   size_t stuck_rounds = 0;
   std::unique_lock lock(mutex_);
-  while (!stopped_.wait_for(lock, kPeriod, [this] { return stop_; })) {
+  while (!stopped_.wait_for(lock, kPeriod, [this]() TRIREME_REQUIRES(mutex_) { return stop_; })) {
     const uint64_t ended = ended_;
     const bool stuck = ended == ended_before && begun_ != ended;
     ended_before = ended;

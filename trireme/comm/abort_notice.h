@@ -20,6 +20,7 @@
 #include <string_view>
 #include <thread>
 
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
 namespace trireme {
@@ -63,9 +64,9 @@ class AbortNotice {
   const Inspect inspect_;
   std::atomic<uint64_t> begun_ = 0;
   std::atomic<uint64_t> ended_ = 0;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable stopped_;
-  bool stop_ = false;  // GUARDED_BY(mutex_)
+  bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -19,6 +19,7 @@
 #include "trireme/comm/transport.h"
 #include "trireme/core/net.h"
 #include "trireme/core/rank_info.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
 namespace trireme {
@@ -96,8 +97,8 @@ class Context {
   const ContextOptions options_;
   std::vector<Card> cards_;
   std::unique_ptr<Beacon> beacon_;
-  std::mutex mutex_;
-  std::map<std::string, int> uses_;  // GUARDED_BY(mutex_): how often each list of ranks became a group
+  Mutex mutex_;
+  std::map<std::string, int> uses_ TRIREME_GUARDED_BY(mutex_);  // how often each list of ranks became a group
 };
 
 }  // namespace trireme

@@ -17,6 +17,7 @@
 
 #include "trireme/comm/engine/engine.h"
 #include "trireme/comm/operation_queue.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 
@@ -66,8 +67,8 @@ class EngineBackend final : public c10d::Backend {
 
   std::unique_ptr<Engine> engine_;
   std::atomic<int> under_way_ = 0;  // operations submitted and not ended
-  std::mutex mutex_;
-  std::map<std::pair<int, bool>, std::unique_ptr<OperationQueue>> channels_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::map<std::pair<int, bool>, std::unique_ptr<OperationQueue>> channels_ TRIREME_GUARDED_BY(mutex_);
   OperationQueue queue_;
 };
 

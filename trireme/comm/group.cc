@@ -12,12 +12,13 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 namespace {
 
-std::mutex g_mutex;
-Group g_world;  // GUARDED_BY(g_mutex)
+Mutex g_mutex;
+Group g_world TRIREME_GUARDED_BY(g_mutex);
 
 // NCCL needs a GPU for each rank. Where ranks share one, or have none, CUDA tensors go through the CPU.
 c10::intrusive_ptr<c10d::Backend> make_cuda_backend(const Context& context, const Group::State& state) {

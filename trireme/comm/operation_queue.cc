@@ -65,7 +65,9 @@ void OperationQueue::end_turn() {
 void OperationQueue::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return (!waiting_.empty() && !busy_) || (stop_ && waiting_.empty()); });
+    changed_.wait(lock, [this]() TRIREME_REQUIRES(mutex_) {
+      return (!waiting_.empty() && !busy_) || (stop_ && waiting_.empty());
+    });
     if (waiting_.empty()) return;
     const Operation operation = std::move(waiting_.front());
     waiting_.pop_front();

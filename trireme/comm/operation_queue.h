@@ -12,6 +12,8 @@
 #include <mutex>
 #include <thread>
 
+#include "trireme/core/thread_annotations.h"
+
 namespace trireme {
 
 class OperationQueue {
@@ -33,12 +35,12 @@ class OperationQueue {
   bool take_turn_if_idle();
   void end_turn();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Operation> waiting_;  // GUARDED_BY(mutex_)
-  bool busy_ = false;              // GUARDED_BY(mutex_): someone runs an operation
-  bool stop_ = false;              // GUARDED_BY(mutex_)
-  std::thread thread_;             // GUARDED_BY(mutex_): started by the first post()
+  std::deque<Operation> waiting_ TRIREME_GUARDED_BY(mutex_);
+  bool busy_ TRIREME_GUARDED_BY(mutex_) = false;  // someone runs an operation
+  bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
+  std::thread thread_ TRIREME_GUARDED_BY(mutex_);  // started by the first post()
 };
 
 }  // namespace trireme

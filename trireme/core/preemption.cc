@@ -9,9 +9,12 @@
 #include <mutex>
 
 #include "trireme/core/error.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 namespace {
+
+Mutex g_mutex;
 
 // What the handler of one signal needs. It reads `before` only while it is installed, or while another handler that
 // has come on top calls it; so `before` is written first and never cleared.
@@ -19,10 +22,9 @@ struct Watch {
   std::atomic<uint64_t> received = 0;
   std::atomic<int64_t> first_at = 0;  // when the first came, as now_ns() says; 0: none has
   struct sigaction before {};
-  int users = 0;  // GUARDED_BY(g_mutex)
+  int users TRIREME_GUARDED_BY(g_mutex) = 0;
 };
 
-std::mutex g_mutex;
 std::array<Watch, NSIG> g_watches;
 static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int64_t>::is_always_lock_free,
               "the handler may not wait for a lock");
@@ -92,7 +94,7 @@ struct sigaction our_action() {
   return action;
 }
 
-void install(int number) {
+void install(int number) TRIREME_REQUIRES(g_mutex) {
   struct sigaction now {};
   const bool known = number > 0 && number < NSIG && ::sigaction(number, nullptr, &now) == 0;
   if (!known || number == SIGKILL || number == SIGSTOP)
@@ -107,7 +109,7 @@ void install(int number) {
   ::sigaction(number, &ours, nullptr);
 }
 
-void uninstall(int number) {
+void uninstall(int number) TRIREME_REQUIRES(g_mutex) {
   Watch& watch = watch_of(number);
   if (--watch.users > 0) return;
   struct sigaction now {};

@@ -48,7 +48,7 @@ void Workers::work() {
     {
       // No deadline: this is the threads' rest, and the destructor ends it.
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return stop_ || !jobs_.empty(); });
+      changed_.wait(lock, [this]() TRIREME_REQUIRES(mutex_) { return stop_ || !jobs_.empty(); });
       if (stop_) return;
       job = std::move(jobs_.front());
       jobs_.pop_front();

@@ -20,6 +20,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/thread_annotations.h"
+
 namespace trireme {
 
 /// run() and drop_waiting() may be called from several threads.
@@ -48,10 +50,10 @@ class Workers {
   void work();
   void stop();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;  // GUARDED_BY(mutex_)
-  bool stop_ = false;                       // GUARDED_BY(mutex_)
+  std::deque<std::function<void()>> jobs_ TRIREME_GUARDED_BY(mutex_);
+  bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -16,6 +16,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::data {
 namespace {
@@ -74,9 +75,9 @@ class BadPictures {
  private:
   int64_t samples_;
   int64_t limit_;
-  mutable std::mutex mutex_;
-  std::unordered_set<int64_t> known_;  // GUARDED_BY(mutex_)
-  std::vector<std::string> first_;     // GUARDED_BY(mutex_)
+  mutable Mutex mutex_;
+  std::unordered_set<int64_t> known_ TRIREME_GUARDED_BY(mutex_);
+  std::vector<std::string> first_ TRIREME_GUARDED_BY(mutex_);
 };
 
 void check_options(const ImageDatasetOptions& options, const ImageList& list) {
@@ -153,8 +154,8 @@ class ImageDataset::Reader {
   fs::path root_;
   Transforms transforms_;
   BadPictures bad_;
-  std::mutex mutex_;
-  std::map<int64_t, Transforms> resized_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::map<int64_t, Transforms> resized_ TRIREME_GUARDED_BY(mutex_);
 };
 
 ImageDataset::ImageDataset(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options)

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "trireme/core/error.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/data/order/shuffle.h"
 
 namespace trireme::data {
@@ -166,9 +167,9 @@ BadSamples Concat::bad() const {
 }
 
 struct Cache::Slots {
-  std::mutex mutex;
-  std::vector<Sample> samples;      // GUARDED_BY(mutex); undefined tensors: not read yet, or bad
-  std::unordered_set<int64_t> bad;  // GUARDED_BY(mutex)
+  Mutex mutex;
+  std::vector<Sample> samples TRIREME_GUARDED_BY(mutex);  // undefined tensors: not read yet, or bad
+  std::unordered_set<int64_t> bad TRIREME_GUARDED_BY(mutex);
 };
 
 Cache::Cache(Shared dataset) : dataset_(std::move(dataset)), slots_(std::make_shared<Slots>()) {

@@ -17,6 +17,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/launch/early_ends.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/devices.h"
@@ -186,7 +187,7 @@ class SpawnContext::Impl {
 
   bool join(std::optional<Clock::duration> timeout) {
     std::unique_lock lock(mutex_);
-    const auto ended = [this] { return ended_; };
+    const auto ended = [this]() TRIREME_REQUIRES(mutex_) { return ended_; };
     if (!timeout)
       changed_.wait(lock, ended);
     else if (!changed_.wait_for(lock, *timeout, ended))
@@ -379,11 +380,11 @@ class SpawnContext::Impl {
   proc::Console console_;
   std::thread thread_;
 
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
-  bool ended_ = false;               // GUARDED_BY(mutex_)
-  std::optional<SpawnError> error_;  // GUARDED_BY(mutex_)
-  std::vector<int> pids_;            // GUARDED_BY(mutex_)
+  bool ended_ TRIREME_GUARDED_BY(mutex_) = false;
+  std::optional<SpawnError> error_ TRIREME_GUARDED_BY(mutex_);
+  std::vector<int> pids_ TRIREME_GUARDED_BY(mutex_);
 };
 
 bool SpawnContext::join(std::optional<Clock::duration> timeout) {

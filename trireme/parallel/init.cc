@@ -15,6 +15,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/job.h"
 
 namespace trireme {
@@ -26,9 +27,9 @@ struct World::State {
 
 namespace {
 
-std::mutex g_mutex;
-std::optional<World> g_world;  // GUARDED_BY(g_mutex)
-int g_worlds = 0;              // GUARDED_BY(g_mutex): how many this process has made
+Mutex g_mutex;
+std::optional<World> g_world TRIREME_GUARDED_BY(g_mutex);
+int g_worlds TRIREME_GUARDED_BY(g_mutex) = 0;  // how many this process has made
 
 bool is_mpi(const ParallelEnv& env) {
   return env.launcher == "mpi" || env.launcher == "slurm";

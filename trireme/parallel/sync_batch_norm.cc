@@ -14,6 +14,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 namespace {
@@ -42,8 +43,8 @@ class Marks {
     WeakTensor tensor;
     Group group;
   };
-  mutable std::mutex mutex_;
-  std::unordered_map<const c10::TensorImpl*, Mark> groups_;  // GUARDED_BY(mutex_)
+  mutable Mutex mutex_;
+  std::unordered_map<const c10::TensorImpl*, Mark> groups_ TRIREME_GUARDED_BY(mutex_);
 };
 
 Marks& marks() {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "trireme/core/deadline.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/proc/lines.h"
 
 namespace trireme::proc {
@@ -42,10 +43,10 @@ class Console {
   static bool flush_sink(Sink& sink);
   void wait_for_room(Deadline deadline);
 
-  std::mutex mutex_;
-  Sink out_;           // GUARDED_BY(mutex_)
-  Sink err_;           // GUARDED_BY(mutex_)
-  LineJoiner joiner_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  Sink out_ TRIREME_GUARDED_BY(mutex_);
+  Sink err_ TRIREME_GUARDED_BY(mutex_);
+  LineJoiner joiner_ TRIREME_GUARDED_BY(mutex_);
   const bool colour_;
 };
 

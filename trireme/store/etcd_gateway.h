@@ -8,6 +8,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/net.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace httplib {
 class Client;
@@ -35,13 +36,13 @@ class EtcdGateway {
   struct Answer;
   Answer post_once(const std::string& path, const std::string& body, Deadline deadline);
   static Answer judged(int status, const std::string& body);
-  void limit_time(Deadline deadline);
+  void limit_time(Deadline deadline) TRIREME_REQUIRES(mutex_);
   nlohmann::json parsed(const std::string& path, const Answer& answer) const;
 
   const Endpoint server_;
   const Clock::duration patience_;
-  std::mutex mutex_;
-  const std::unique_ptr<httplib::Client> client_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  const std::unique_ptr<httplib::Client> client_ TRIREME_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme

@@ -88,7 +88,8 @@ void EtcdStore::grant_lease() {
 void EtcdStore::keep_lease_alive() {
   EtcdGateway gateway(options_.server, options_.lease_ttl / 3);
   std::unique_lock lock(mutex_);
-  while (!stop_.wait_for(lock, std::chrono::duration_cast<Millis>(options_.lease_ttl) / 3, [&] { return stopping_; })) {
+  while (!stop_.wait_for(lock, std::chrono::duration_cast<Millis>(options_.lease_ttl) / 3,
+                         [&]() TRIREME_REQUIRES(mutex_) { return stopping_; })) {
     lock.unlock();
     const bool alive = renew_lease(gateway);
     lock.lock();

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "trireme/core/net.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
 namespace trireme {
@@ -60,10 +61,10 @@ class EtcdStore : public Store {
   const Options options_;
   const std::unique_ptr<EtcdGateway> gateway_;
   std::string lease_;  // etcd's number for it; empty without one
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable stop_;
-  bool stopping_ = false;    // GUARDED_BY(mutex_)
-  bool lease_lost_ = false;  // GUARDED_BY(mutex_)
+  bool stopping_ TRIREME_GUARDED_BY(mutex_) = false;
+  bool lease_lost_ TRIREME_GUARDED_BY(mutex_) = false;
   std::thread keeper_;
 };
 

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 #include "trireme/store/table.h"
 
@@ -25,9 +26,9 @@ class MemoryStore : public Store {
   std::map<std::string, std::string> list(const std::string& prefix) override;
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  Table table_;  // GUARDED_BY(mutex_)
+  Table table_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme

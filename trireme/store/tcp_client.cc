@@ -32,8 +32,9 @@ std::unique_ptr<TcpStore> TcpStore::connect(Options options, Deadline deadline) 
     throw UsageError("[store] a client's name has up to {} bytes, not {}", wire::kMaxName, options.name.size());
   std::unique_ptr<TcpStore> store(new TcpStore(std::move(options)));
   const Options& own = store->options_;
-  store->main_ =
-      std::make_unique<Channel>(Channel::open({.server = own.server, .token = own.token, .name = own.name}, deadline));
+  Channel channel = Channel::open({.server = own.server, .token = own.token, .name = own.name}, deadline);
+  const std::lock_guard lock(store->main_mutex_);
+  store->main_ = std::make_unique<Channel>(std::move(channel));
   return store;
 }
 

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "trireme/core/net.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/core/token.h"
 #include "trireme/store/store.h"
 
@@ -64,11 +65,12 @@ class TcpStore : public Store {
   void give_back(std::unique_ptr<Channel> channel);
 
   const Options options_;
-  std::mutex main_mutex_;
-  std::unique_ptr<Channel> main_;  // GUARDED_BY(main_mutex_)
-  std::mutex state_mutex_;         // held for moments only, so that a wait never queues behind a slow request
-  std::string lost_;               // GUARDED_BY(state_mutex_); why the store is lost
-  std::vector<std::unique_ptr<Channel>> idle_;  // GUARDED_BY(state_mutex_); connections without a name, for waits
+  Mutex main_mutex_;
+  std::unique_ptr<Channel> main_ TRIREME_GUARDED_BY(main_mutex_);
+  Mutex state_mutex_;  // held for moments only, so that a wait never queues behind a slow request
+  std::string lost_ TRIREME_GUARDED_BY(state_mutex_);  // why the store is lost
+  std::vector<std::unique_ptr<Channel>> idle_
+      TRIREME_GUARDED_BY(state_mutex_);  // connections without a name, for waits
 };
 
 /// Asks a server for the job's token, where this machine has none (TcpStoreServer::Enrolment). Tries until the

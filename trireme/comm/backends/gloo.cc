@@ -59,7 +59,8 @@ ReduceOp for_bytes(DType dtype, ReduceOp op) {
   return op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min;
 }
 
-c10d::ReduceOp to_c10d(ReduceOp op) {
+// Gloo has no average: the caller divides the sum.
+c10d::ReduceOp to_gloo(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:
@@ -282,7 +283,7 @@ class GlooEngine final : public Engine {
     const bool widened = dtype == DType::i16;
     if (dtype == DType::boolean) mine.ne_(0);
     Tensors tensors{widened ? mine.to(at::kInt) : mine};
-    run(what, [&] { return start(tensors, to_c10d(for_bytes(dtype, op))); });
+    run(what, [&] { return start(tensors, to_gloo(for_bytes(dtype, op))); });
     if (op == ReduceOp::avg) tensors[0].div_(me().size);
     if (widened) mine.copy_(tensors[0]);
   }

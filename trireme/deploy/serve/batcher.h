@@ -27,6 +27,7 @@
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/quiet_thread.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::serve {
 
@@ -72,7 +73,7 @@ class Batcher {
 
  private:
   struct Call {
-    std::vector<Output> outputs;  // GUARDED_BY(mutex_), as all of it
+    std::vector<Output> outputs;  // guarded by the batcher's mutex, as all fields
     size_t left = 0;
     std::exception_ptr error;
     std::condition_variable done;
@@ -84,18 +85,19 @@ class Batcher {
     Clock::time_point since;
   };
 
-  void enqueue(const std::shared_ptr<Call>& call, std::vector<Input> inputs);
+  void enqueue(const std::shared_ptr<Call>& call, std::vector<Input> inputs) TRIREME_REQUIRES(mutex_);
   void work();
-  void wait_for_company(std::unique_lock<std::mutex>& lock);
-  std::vector<Entry> take_batch();
-  void run_batch(std::vector<Entry> batch, std::unique_lock<std::mutex>& lock);
+  void wait_for_company(std::unique_lock<Mutex>& lock) TRIREME_REQUIRES(mutex_);
+  std::vector<Entry> take_batch() TRIREME_REQUIRES(mutex_);
+  // Unlocks a lock that the caller made: beyond the analysis.
+  void run_batch(std::vector<Entry> batch, std::unique_lock<Mutex>& lock) TRIREME_NO_THREAD_SAFETY_ANALYSIS;
 
   const BatcherOptions options_;
   const Run run_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;  // only the batcher's thread waits for it
-  std::deque<Entry> queue_;          // GUARDED_BY(mutex_)
-  bool stop_ = false;                // GUARDED_BY(mutex_)
+  std::deque<Entry> queue_ TRIREME_GUARDED_BY(mutex_);
+  bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
   std::once_flag joined_;
   std::thread thread_;  // last: it uses the others
 };
@@ -144,7 +146,7 @@ void Batcher<Input, Output>::work() {
   bool idle = true;
   while (true) {
     // No deadline: this is the thread's rest, and stop() ends it.
-    changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
+    changed_.wait(lock, [this]() TRIREME_REQUIRES(mutex_) { return stop_ || !queue_.empty(); });
     if (queue_.empty()) return;
     if (!idle) wait_for_company(lock);
     if (!queue_.empty()) run_batch(take_batch(), lock);  // empty: the callers gave up
@@ -153,9 +155,11 @@ void Batcher<Input, Output>::work() {
 }
 
 template <typename Input, typename Output>
-void Batcher<Input, Output>::wait_for_company(std::unique_lock<std::mutex>& lock) {
+void Batcher<Input, Output>::wait_for_company(std::unique_lock<Mutex>& lock) {
   const auto until = queue_.front().since + options_.max_wait;
-  changed_.wait_until(lock, until, [this] { return stop_ || queue_.empty() || queue_.size() >= options_.max_batch; });
+  changed_.wait_until(lock, until, [this]() TRIREME_REQUIRES(mutex_) {
+    return stop_ || queue_.empty() || queue_.size() >= options_.max_batch;
+  });
 }
 
 template <typename Input, typename Output>
@@ -170,7 +174,7 @@ auto Batcher<Input, Output>::take_batch() -> std::vector<Entry> {
 
 /// Without the lock while it computes.
 template <typename Input, typename Output>
-void Batcher<Input, Output>::run_batch(std::vector<Entry> batch, std::unique_lock<std::mutex>& lock) {
+void Batcher<Input, Output>::run_batch(std::vector<Entry> batch, std::unique_lock<Mutex>& lock) {
   lock.unlock();
   std::vector<Output> outputs;
   std::exception_ptr error;

@@ -8,7 +8,7 @@ std::optional<Budget::Share> Budget::take(size_t bytes, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const uint64_t ticket = next_ticket_++;
   line_.push_back(ticket);
-  const auto my_turn = [&] { return line_.front() == ticket && bytes <= free_; };
+  const auto my_turn = [&]() TRIREME_REQUIRES(mutex_) { return line_.front() == ticket && bytes <= free_; };
   bool mine = true;
   if (deadline.is_never())
     changed_.wait(lock, my_turn);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "trireme/core/deadline.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::serve {
 
@@ -54,11 +55,11 @@ class Budget {
   void give_back(size_t bytes);
 
   const size_t total_;
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
-  size_t free_;                // GUARDED_BY(mutex_), as all of these
-  std::deque<uint64_t> line_;  // tickets of the waiting calls, the next one in front
-  uint64_t next_ticket_ = 0;
+  size_t free_ TRIREME_GUARDED_BY(mutex_);
+  std::deque<uint64_t> line_ TRIREME_GUARDED_BY(mutex_);  // tickets of the waiting calls, the next one in front
+  uint64_t next_ticket_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace trireme::serve

@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/thread_annotations.h"
+
 namespace trireme::serve {
 
 /// Counts by upper bounds; the last count is for what exceeds them all.
@@ -55,13 +57,13 @@ class Metrics {
   std::string text(const Gauges& gauges) const;
 
  private:
-  mutable std::mutex mutex_;
-  std::map<int, uint64_t> requests_;  // GUARDED_BY(mutex_), as all of these
-  Histogram latency_;
-  Histogram batch_size_;
-  Histogram batch_seconds_;
-  uint64_t refused_pictures_ = 0;
-  uint64_t failed_pictures_ = 0;
+  mutable Mutex mutex_;
+  std::map<int, uint64_t> requests_ TRIREME_GUARDED_BY(mutex_);
+  Histogram latency_ TRIREME_GUARDED_BY(mutex_);
+  Histogram batch_size_ TRIREME_GUARDED_BY(mutex_);
+  Histogram batch_seconds_ TRIREME_GUARDED_BY(mutex_);
+  uint64_t refused_pictures_ TRIREME_GUARDED_BY(mutex_) = 0;
+  uint64_t failed_pictures_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace trireme::serve

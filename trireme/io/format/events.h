@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "trireme/core/fd.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::io {
 
@@ -45,14 +46,14 @@ class EventWriter {
 
  private:
   void add_value(const std::string& value, int64_t step);
-  void write_out();  // REQUIRES(mutex_)
+  void write_out() TRIREME_REQUIRES(mutex_);
 
   EventWriterOptions options_;
   std::filesystem::path path_;
   UniqueFd file_;
-  std::mutex mutex_;
-  std::string buffer_;                             // GUARDED_BY(mutex_)
-  std::chrono::steady_clock::time_point flushed_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::string buffer_ TRIREME_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point flushed_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme::io

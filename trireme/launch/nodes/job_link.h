@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "trireme/core/fd.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/launch/report/outcome.h"
 #include "trireme/store/store.h"
 
@@ -64,8 +65,8 @@ class LostNodes {
   int wake_fd() const { return wake_.get(); }
 
  private:
-  std::mutex mutex_;
-  std::vector<std::string> names_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::vector<std::string> names_ TRIREME_GUARDED_BY(mutex_);
   UniqueFd wake_;
 };
 
@@ -106,8 +107,8 @@ class StoreLink : public JobLink {
   UniqueFd wake_;
   std::thread waiter_;
   std::atomic<bool> ending_ = false;  // the waiter shall stop waiting
-  std::mutex mutex_;
-  std::optional<JobOutcome> outcome_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::optional<JobOutcome> outcome_ TRIREME_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme::launch

@@ -23,6 +23,7 @@
 
 #include "trireme/comm/engine/shm/free_ranges.h"
 #include "trireme/core/fd.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::shm {
 
@@ -67,7 +68,7 @@ class Arena {
 
  private:
   static void in_forked_child();
-  std::optional<size_t> take(size_t size);
+  std::optional<size_t> take(size_t size) TRIREME_REQUIRES(mutex_);
   bool fetch_pages(size_t place, size_t size) const;
   bool drop_pages(size_t place, size_t size) const;
 
@@ -75,11 +76,11 @@ class Arena {
   const size_t keep_;
   UniqueFd fd_;
   std::byte* base_;
-  mutable std::mutex mutex_;
-  std::atomic<bool> open_ = true;            // false in a forked child, whose mutex nobody may ever release
-  FreeRanges warm_;                          // GUARDED_BY(mutex_): with pages
-  FreeRanges cold_;                          // GUARDED_BY(mutex_): without
-  std::unordered_map<size_t, size_t> used_;  // GUARDED_BY(mutex_): size by place
+  mutable Mutex mutex_;
+  std::atomic<bool> open_ = true;               // false in a forked child, whose mutex nobody may ever release
+  FreeRanges warm_ TRIREME_GUARDED_BY(mutex_);  // with pages
+  FreeRanges cold_ TRIREME_GUARDED_BY(mutex_);  // without
+  std::unordered_map<size_t, size_t> used_ TRIREME_GUARDED_BY(mutex_);  // size by place
 };
 
 /// The beginning of another process's arena, to be read: one mapping for all who ask, and it stays for as long as one

@@ -9,6 +9,7 @@
 #include <openvino/openvino.hpp>
 
 #include "trireme/core/error.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/deploy/infer/engine_plugin.h"
 
 namespace trireme::infer {
@@ -55,8 +56,8 @@ class Compiled {
   }
 
   ov::CompiledModel model_;
-  std::mutex mutex_;
-  std::vector<ov::InferRequest> idle_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::vector<ov::InferRequest> idle_ TRIREME_GUARDED_BY(mutex_);
 };
 
 class OpenVinoEngine : public Engine {
@@ -153,9 +154,9 @@ class OpenVinoEngine : public Engine {
   std::string name_;
   ov::Core core_;
   std::shared_ptr<ov::Model> network_;
-  std::mutex mutex_;
-  std::map<int64_t, std::unique_ptr<Compiled>> compiled_;  // GUARDED_BY(mutex_); entries stay
-  size_t own_sizes_ = 0;                                   // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::map<int64_t, std::unique_ptr<Compiled>> compiled_ TRIREME_GUARDED_BY(mutex_);  // entries stay
+  size_t own_sizes_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
 std::unique_ptr<Engine> make(const EngineOptions& options, const bundle::Description& description,
