@@ -63,19 +63,20 @@ class Context {
   std::string name_group(std::span<const int> ranks);
   /// Meets the members. `ranks` are world ranks in the order of the group; this process is one of them.
   std::unique_ptr<Engine> make_engine(const std::string& name, std::span<const int> ranks);
-  /// Who of these is dead or cut off, in words and by its number among them; "" when all live.
-  std::string blame(std::span<const int> ranks) const;
-  /// Who of a few of these is dead; which few is the caller's `turn`, so that asking again and again costs little
+  /// Which of these are dead or cut off, by their names or else their numbers among them; empty when all live.
+  Blame blame(std::span<const int> ranks, const RankNames& names = {}) const;
+  /// Which of a few of these are dead; which few is the caller's `turn`, so that asking again and again costs little
   /// however many there are.
-  std::string find_dead(std::span<const int> ranks, size_t turn) const;
+  Blame find_dead(std::span<const int> ranks, const RankNames& names, size_t turn) const;
 
  private:
   explicit Context(const ContextOptions& options) : options_(options) {}
   void exchange_cards();
-  Suspect suspect(std::span<const int> ranks, size_t place) const;
-  std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::string& name, std::span<const int> ranks);
-  std::unique_ptr<Engine> make_gloo(const std::string& name, std::span<const int> ranks);
-  std::unique_ptr<Engine> make_shm(const std::string& name, std::span<const int> ranks);
+  Suspect suspect(std::span<const int> ranks, size_t place, const RankNames& names) const;
+  std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::string& name, std::span<const int> ranks,
+                                            const Member& member);
+  std::unique_ptr<Engine> make_gloo(const std::string& name, std::span<const int> ranks, const Member& member);
+  std::unique_ptr<Engine> make_shm(const std::string& name, const Member& member);
   std::unique_ptr<Engine> make_hierarchical(const std::string& name, std::span<const int> ranks);
   RankInfo me_among(std::span<const int> ranks) const;
 

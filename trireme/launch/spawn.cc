@@ -130,14 +130,12 @@ void check_enough_devices(const SpawnOptions& options, const NodeInfo& node) {
         options.nprocs, devices);
 }
 
-// The launcher's messages speak of its options; here they are fields of SpawnOptions.
+// The launcher's messages speak of its option --gpus; here it is a field of SpawnOptions.
 LocalNode describe(const Request& request, const Seat& seat, const SpawnOptions& options) {
   try {
     return describe_local_node(request, seat);
   } catch (const UsageError& error) {
-    std::string text = error.what();
-    for (size_t at = text.find("--gpus"); at != std::string::npos; at = text.find("--gpus", at)) text.erase(at, 2);
-    throw UsageError("spawn with gpus \"{}\": {}", options.gpus, text);
+    throw UsageError("spawn with gpus \"{}\": {}", options.gpus, error.what());
   }
 }
 

@@ -9,9 +9,6 @@
 namespace trireme {
 namespace {
 
-using shm::DType;
-using shm::ReduceOp;
-
 template <typename T>
 T load(const std::byte* from, size_t i) {
   T value;

@@ -30,6 +30,7 @@
 namespace trireme {
 
 struct MpiOptions {
+  std::string group{};                                     ///< its name, for PeerError::group()
   std::vector<int> world_ranks{};                          ///< the group, in its order; empty: all of MPI_COMM_WORLD
   Clock::duration timeout = std::chrono::minutes(30);      ///< for one operation, and for meeting
   size_t most_elements = std::numeric_limits<int>::max();  ///< in one MPI call; less only in tests

@@ -1,5 +1,7 @@
 #include "trireme/comm/engine/topology.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "trireme/core/error.h"
@@ -35,6 +37,10 @@ bool Topology::even() const {
 bool Topology::is_full(int place) const {
   return std::all_of(members_.begin(), members_.end(),
                      [place](const auto& mates) { return static_cast<size_t>(place) < mates.size(); });
+}
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace trireme {
@@ -34,5 +35,8 @@ class Topology {
   std::vector<int> place_of_;
   std::vector<std::vector<int>> members_;
 };
+
+/// "rank 3" or "ranks 2, 3".
+std::string name_ranks(const std::vector<int>& ranks);
 
 }  // namespace trireme
