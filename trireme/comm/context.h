@@ -53,7 +53,7 @@ std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> r
 
 class Context {
  public:
-  /// Exchanges the cards. PeerError when someone does not come.
+  /// Exchanges the cards. PeerError when a rank does not come.
   static std::shared_ptr<Context> meet(const ContextOptions& options);
 
   const ContextOptions& options() const { return options_; }

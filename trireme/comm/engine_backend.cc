@@ -94,7 +94,7 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
       work->end(std::current_exception());
       return;
     }
-    --under_way_;  // before anyone learns of the end, who may then destroy the group
+    --under_way_;  // first: a caller that sees the end may destroy the group
     work->end(nullptr);
   };
   ++under_way_;

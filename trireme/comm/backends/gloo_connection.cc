@@ -69,7 +69,7 @@ GlooConnection::~GlooConnection() {
   if (aborted_)
     static_cast<void>(group_.release());
   else
-    say_goodbye();
+    note_leaving();
 }
 
 void GlooConnection::run(const Start& start) {
@@ -150,7 +150,7 @@ void GlooConnection::guarded(const F& f) {
 }
 
 // A rank that still waits for this one learns less from the end of a connection.
-void GlooConnection::say_goodbye() noexcept {
+void GlooConnection::note_leaving() noexcept {
   try {
     store_->set(left_key(options_.member.me.rank), "");
   } catch (const std::exception&) {  // the job may be over

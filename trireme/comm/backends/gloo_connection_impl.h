@@ -1,5 +1,5 @@
 // The ranks of one group in Gloo: how they connect, how an operation is waited for in a way that abort() can end, and
-// who is blamed when one fails. Gloo itself notices a closed connection or a timeout, and knows no culprit.
+// which rank is blamed when one fails. Gloo reports a closed connection or a timeout, but no culprit.
 #pragma once
 
 #include <atomic>
@@ -50,7 +50,7 @@ class GlooConnection {
   void stop_if_aborted();
   template <typename F>
   void guarded(const F& f);
-  void say_goodbye() noexcept;
+  void note_leaving() noexcept;
   std::string left_key(int rank) const;
   Blame find_leavers() noexcept;
   Blame find_culprit();

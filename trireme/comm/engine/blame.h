@@ -1,4 +1,4 @@
-// Who is at fault when a group fails, in a form that travels between its ranks.
+// The rank at fault when a group fails, and why, in a form that travels between the ranks.
 //
 //   store.set("aborted", encode(Blame{.rank = 2, .reason = "rank 2 (process 123) died"}));
 //   const Blame blame = decode_blame(store.get("aborted", deadline));
@@ -14,7 +14,7 @@ namespace trireme {
 
 struct Blame {
   std::optional<int> rank{};  ///< by its number in the group; nothing when it is not known
-  std::string reason{};       ///< "" where there is nobody to blame
+  std::string reason{};       ///< "" where no rank is to blame
 
   bool empty() const { return reason.empty(); }
   bool operator==(const Blame&) const = default;

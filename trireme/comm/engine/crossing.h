@@ -37,7 +37,7 @@ class Crossing {
  private:
   const DType stored_;
   const float ranks_;  // of the group
-  const float mates_;  // of this host
+  const float host_ranks_;
   const bool divides_;
   const bool weighted_;
   const ReduceOp inner_op_;

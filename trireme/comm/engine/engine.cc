@@ -85,11 +85,13 @@ void Engine::run(Operation call, Body body) {
 template <typename Body>
 void Engine::guard(const Operation& call, Body body) {
   const auto begun = Clock::now();
-  PeerError::Facts facts{.operation = to_string(call.kind), .sequence = call.sequence, .group = member_.group};
   const auto fail = [&](std::optional<int> blamed, const std::string& reason, const std::string& text) {
-    facts.rank = blamed;
-    facts.reason = reason;
-    PeerError failure(facts, text);
+    PeerError failure({.rank = blamed,
+                       .operation = to_string(call.kind),
+                       .sequence = call.sequence,
+                       .group = member_.group,
+                       .reason = reason},
+                      text);
     set_failure(failure);
     do_abort({blamed, reason});
     return failure;

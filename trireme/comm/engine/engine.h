@@ -13,7 +13,7 @@
 //
 // Errors: UsageError when an argument is impossible, which harms nothing; Disagreement (a UsageError) when the ranks
 // are seen to disagree; PeerError when a rank is dead, late or cut off, naming it as far as the engine can know. After
-// a Disagreement or a PeerError the engine is of no more use: every further call throws a PeerError.
+// a Disagreement or a PeerError the engine cannot be used: every further call throws a PeerError.
 //
 // Thread rule: one collective at a time (a second thread gets a UsageError). send() and recv() may run beside a
 // collective and beside each other, one at a time for each peer and direction. abort() from any thread. Destroy it only

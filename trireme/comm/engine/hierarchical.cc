@@ -10,7 +10,7 @@
 // reduce, broadcast: by the column of the root, or by the leaders where some host has no rank at the root's place.
 // all_gather, even: each column gathers its parts, then the places of a host exchange their columns.
 // reduce_scatter, even: the same backwards. Neither sends anything over the network twice.
-// all_gather, reduce_scatter, not even: by the leaders, who move whole hosts' parts.
+// all_gather, reduce_scatter, not even: by the leaders, which move whole hosts' parts.
 // barrier: inside, between the leaders, inside.
 // gather, scatter, all_to_all: the flat engine; they have nothing to save inside a host. send, recv: inside when both
 //   are on one host.

@@ -16,8 +16,8 @@ namespace trireme {
 namespace {
 
 constexpr int kQueue = 4096;
-constexpr int kPatienceForData = 30;  // seconds; of TCP_DEFER_ACCEPT
-constexpr size_t kAtOnce = 256;       // descriptors, of which a process may have no more than 1024
+constexpr int kAcceptDelay = 30;  // seconds; of TCP_DEFER_ACCEPT
+constexpr size_t kAtOnce = 256;   // descriptors, of which a process may have no more than 1024
 constexpr size_t kMaxNamed = 8;
 
 Life judge(int error) {
@@ -73,7 +73,7 @@ class Inquiry {
       else
         answers_[suspect] = judge(errno_of_connect(socket.get()));
     } catch (const UsageError&) {
-      answers_[suspect] = Life::unreachable;  // a name that nobody knows
+      answers_[suspect] = Life::unreachable;  // an unknown host name
     } catch (const SystemError&) {
       return false;
     }
@@ -133,7 +133,7 @@ Blame name_culprits(std::span<const Suspect> suspects, const std::vector<std::op
 }  // namespace
 
 Beacon::Beacon(const std::string& address) : socket_(listen_tcp(address, 0, kQueue)) {
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kPatienceForData, sizeof kPatienceForData);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kAcceptDelay, sizeof kAcceptDelay);
   endpoint_ = {ip_text(local_address(socket_.get())), port_of(local_address(socket_.get()))};
 }
 

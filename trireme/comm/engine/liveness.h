@@ -1,11 +1,11 @@
-// Who of the others still lives? Asked when a collective fails, to tell the culprit from its victims.
+// Which of the other processes are alive: asked when a collective fails, to tell the culprit from its victims.
 //
 //   const Beacon beacon("10.0.0.1");                      // on every rank, as long as the group lives
 //   store.set("beacon/2", to_string(beacon.endpoint()));
 //   …
 //   blame({{2, "rank 2 (process 123 on node1)", endpoint}, …});   // {2, "rank 2 (process 123 on node1) died"}
 //
-// How it works: a beacon is a listening socket that nobody ever accepts from. The kernel answers connections to it on
+// How it works: a beacon is a listening socket that never accepts. The kernel answers connections to it on
 // its own, so a process that computes, waits or is stopped still answers; and the kernel closes it with the process,
 // however that ends, so a dead one refuses. No thread, no message, no heartbeat.
 //
@@ -42,7 +42,7 @@ class Beacon {
 
 enum class Life {
   alive,        ///< perhaps busy, perhaps stopped
-  dead,         ///< its machine says that nobody listens any more
+  dead,         ///< its machine refuses the connection
   unreachable,  ///< no answer by the deadline, or no way there
 };
 
@@ -62,7 +62,7 @@ std::vector<std::optional<Life>> probe_all(std::span<const Suspect> suspects, De
 /// "rank 2 (process 123 on node1) died", several with commas, "… is unreachable"; empty when all live. The dead come
 /// first and, in the order given, the first of them is the first named, and the rank that is blamed. Never throws.
 Blame blame(std::span<const Suspect> suspects, Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
-/// The same without those that are only unreachable: they may come back.
+/// The same without those that are only unreachable: they may answer later.
 Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
 
 }  // namespace trireme

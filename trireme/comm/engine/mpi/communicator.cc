@@ -40,7 +40,7 @@ int tag_of(const std::vector<int>& ranks) {
   return static_cast<int>(0x4000u | (hash & 0x3fffu));  // 32767 is the most that MPI promises
 }
 
-// An empty message from everyone to the group's first and back: when it returns, all have come.
+// An empty message from every rank to the group's first and back: when it returns, all ranks are there.
 class Meeting {
  public:
   Meeting(Library& library, const std::vector<int>& ranks) : library_(library), ranks_(ranks), tag_(tag_of(ranks)) {}

@@ -1,8 +1,8 @@
 // The ranks of one group in MPI: how they meet, wait with a deadline, and end each other's waits.
 //
-// Nothing here blocks in MPI except making the communicators, and that only when all are known to have come: whatever
-// is started is a request that is polled until the deadline. MPI itself tells nobody that a rank has given up. So a
-// rank that does tells all others by a message of its own kind, for which everyone looks who waits long.
+// Nothing here blocks in MPI except making the communicators, and that only after all ranks have met: every
+// operation is a request that is polled until the deadline. MPI does not report that a rank has given up. So a rank
+// that gives up sends all others a message of its own kind, and a rank that waits long looks for such a message.
 #pragma once
 
 #include <mpi.h>
@@ -33,7 +33,7 @@ class Communicator {
   /// For the caller's own messages.
   MPI_Comm messages() const { return messages_; }
 
-  /// Runs one operation. After an error MPI is of no more use in this process: nothing can be taken back.
+  /// Runs one operation. After an error MPI cannot be used in this process any more: it takes nothing back.
   void perform(const std::function<void(Deadline)>& body);
 
   /// Starts one nonblocking call and waits for it. `name` is the call's.

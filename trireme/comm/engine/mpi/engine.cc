@@ -38,7 +38,7 @@ class MpiEngine final : public Engine {
   MpiEngine(const MpiOptions& options, std::unique_ptr<Communicator> group)
       : Engine({.me = group->me(), .group = options.group}),
         group_(std::move(group)),
-        limit_(std::max<size_t>(1, options.most_elements)),
+        limit_(std::max<size_t>(1, options.max_elements)),
         exchange_(*group_, limit_) {}
 
   const char* name() const override { return "mpi"; }
@@ -244,12 +244,12 @@ class MpiEngine final : public Engine {
   MPI_Message next_message(const Operation& call, size_t count, Deadline deadline) {
     MPI_Message message = MPI_MESSAGE_NULL;
     MPI_Status status{};
-    const auto come = [&] {
+    const auto arrived = [&] {
       int found = 0;
       check(MPI_Improbe(call.root, MPI_ANY_TAG, group_->messages(), &found, &message, &status), "MPI_Improbe");
       return found != 0;
     };
-    group_->poll(come, deadline);
+    group_->poll(arrived, deadline);
     int size_in_bytes = 0;
     check(MPI_Get_count(&status, MPI_BYTE, &size_in_bytes), "MPI_Get_count");
     const auto sent_type = static_cast<DType>(status.MPI_TAG);

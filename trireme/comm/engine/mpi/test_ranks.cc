@@ -20,8 +20,8 @@ using shm::testing::message_of;
 using ::testing::HasSubstr;
 using testing::Player;
 
-std::unique_ptr<Engine> make_world(size_t most_elements = MpiOptions().most_elements) {
-  return make_mpi_engine({.timeout = 60s, .most_elements = most_elements});
+std::unique_ptr<Engine> make_world(size_t max_elements = MpiOptions().max_elements) {
+  return make_mpi_engine({.timeout = 60s, .max_elements = max_elements});
 }
 
 TEST(Mpi, ThePluginIsThereAndTheWorldIsMpiruns) {

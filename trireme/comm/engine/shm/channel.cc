@@ -81,7 +81,7 @@ class Channel {
       if (const auto value = options_.store->try_get(key)) return *value;  // throws where a lost store is the reason
       stop_if_interrupted();
       if (deadline.passed())
-        blame_peer(fmt::format("rank {} lives but has not come to its first message", called(peer_)));
+        blame_peer(fmt::format("rank {} lives but has not come to the first message", called(peer_)));
       const Deadline slice = earlier(Deadline::in(kAskAgain), deadline);
       try {
         return options_.store->get(key, slice);

@@ -8,7 +8,7 @@
 //   channel    one direction between two ranks: a segment for two, in which the sender is rank 0 and a message is a
 //              broadcast from it (exchange.h). Each has its own memory and its own count of messages, so channels
 //              disturb neither each other nor the group.
-//   opening    the two ends meet in the store when a message is first sent (rendezvous.h). Whoever comes first waits,
+//   opening    the two ends meet in the store when a message is first sent (rendezvous.h). The first end waits,
 //              and looks between slices of 50 ms whether the other still lives and the group has not been aborted.
 //
 // Guarantees: messages of a channel arrive in the order sent. A message that its two ends describe differently is a
@@ -39,7 +39,7 @@ class Channels {
   struct Options {
     std::shared_ptr<Store> store;    ///< where the ends meet
     std::string prefix;              ///< of the keys; the group's own
-    std::shared_ptr<Segment> group;  ///< whose control blocks say who lives, and whose abort ends every channel
+    std::shared_ptr<Segment> group;  ///< its control blocks say which ranks live; its abort ends every channel
     RankInfo me{};                   ///< in the group
     RankNames names{};               ///< how its ranks are called in messages
     size_t piece_bytes = 0;

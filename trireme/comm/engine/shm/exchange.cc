@@ -89,7 +89,7 @@ bool Exchange::arrived(int rank) const {
   return static_cast<int32_t>(segment_->control(rank).published.load() - round_) >= 0;
 }
 
-// Where two ranks have come to share a processor, each would spin away the other's time: yielding lets the other come,
+// Where two ranks share a processor, each would spin away the other's time: yielding lets the other run,
 // and leaves both runnable, by which the kernel sees that they belong on two.
 void Exchange::await(int rank) {
   for (int i = 0; i <= options_.spins; ++i) {

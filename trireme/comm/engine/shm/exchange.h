@@ -13,7 +13,7 @@
 //   round      the only step there is. In round n a rank writes its buffer n mod 2, publishes n, and waits until all
 //              the others have published n; then it may read all buffers n mod 2. Rounds are counted through the whole
 //              life of a group, not per operation; an operation is one round or more.
-//   publish    to store n in the `published` word of the own control block, and wake who sleeps on it.
+//   publish    to store n in the `published` word of the own control block, and wake the ranks that sleep on it.
 //   arrival    the moment a rank sees another's publication.
 //
 // Why it is correct
@@ -76,7 +76,7 @@ class Exchange {
   };
 
   Exchange(std::shared_ptr<Segment> segment, RankInfo me, Options options);
-  /// Tells the others that this rank will not come again.
+  /// Tells the others that this rank has left.
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;

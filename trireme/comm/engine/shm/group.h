@@ -5,7 +5,7 @@
 //
 // Guarantees, beyond those of Engine: every run with the same inputs and number of ranks gives the same bits. Ranks
 // that disagree (kind, type, shape, root, operation) all get a Disagreement that names two of them. A rank that died is
-// a PeerError that names it within about 100 ms, one that does not come a PeerError after `timeout`. Where a function
+// a PeerError that names it within about 100 ms, one that does not call a PeerError after `timeout`. Where a function
 // of Engine has an input and an output, the output of reduce_scatter may be this rank's place in its input, and so may
 // that of scatter on the root.
 //

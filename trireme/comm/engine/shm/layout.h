@@ -49,7 +49,7 @@ struct alignas(kLine) SegmentHeader {
   // Written once, by the first rank that gives up. The text may be read when the state says `written`.
   enum AbortState : uint32_t { running = 0, claimed = 1, written = 2 };
   alignas(kLine) std::atomic<uint32_t> abort_state = running;
-  int32_t abort_rank = -1;  // who is blamed; -1: not known
+  int32_t abort_rank = -1;  // the blamed rank; -1: not known
   char abort_reason[kReasonSize] = {};
 };
 
@@ -60,7 +60,7 @@ struct alignas(kLine) ControlBlock {
   alignas(kLine) Operation operations[2];
   alignas(kLine) std::atomic<uint64_t> begun = 0;  ///< sequence number of the last operation begun, for messages
   std::atomic<uint64_t> start_time = 0;
-  std::atomic<int32_t> pid = 0;  ///< 0: has not come yet
+  std::atomic<int32_t> pid = 0;  ///< 0: not started yet
   std::atomic<uint32_t> left = 0;
 };
 

@@ -15,7 +15,7 @@
 namespace trireme::shm {
 namespace {
 
-constexpr int kEveryone = -1;  // who collects, in the place of a root
+constexpr int kEveryone = -1;  // collect, in the place of one root
 
 // What everyone sends to everyone, in elements.
 class CountTable {
