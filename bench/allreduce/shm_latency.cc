@@ -64,7 +64,7 @@ Result measure(Group& group, size_t bytes) {
 
 void run_rank(const std::shared_ptr<Segment>& segment, RankInfo me) {
   const int spins = spin_budget(me.size, this_process().cpus.count());
-  Group group(segment, me, {.spins = spins});
+  Group group(segment, {.me = me}, {.spins = spins});
   if (me.rank == 0) fmt::print("bytes | best us | median us | p99 us | GB/s | wrong\n---|---|---|---|---|---\n");
   for (const size_t kilo : {0, 1, 4, 16, 64, 256, 1024, 4096, 25600, 65536}) {
     const size_t bytes = std::max<size_t>(8, kilo << 10);

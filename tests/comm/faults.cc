@@ -43,6 +43,11 @@ int64_t millis_since(Clock::time_point begin) {
   return std::chrono::duration_cast<Millis>(Clock::now() - begin).count();
 }
 
+std::string describe(const PeerError& error, Clock::time_point begin) {
+  return fmt::format("PeerError after {} ms: {}\nblames rank {} for {} #{} of {}", millis_since(begin), error.what(),
+                     error.rank().value_or(-1), error.operation(), error.sequence(), error.group());
+}
+
 // Repeats until the error comes; reports it and how long after the last success.
 void repeat_until_peer_error(Reports& reports, const std::function<void()>& operation) {
   Clock::time_point last = Clock::now();
@@ -53,7 +58,7 @@ void repeat_until_peer_error(Reports& reports, const std::function<void()>& oper
       last = Clock::now();
     }
   } catch (const PeerError& error) {
-    reports.report(fmt::format("PeerError after {} ms: {}", millis_since(last), error.what()));
+    reports.report(describe(error, last));
     return;
   }
   throw Mismatch("no error came");
@@ -64,7 +69,7 @@ void expect_peer_error(Reports& reports, const std::function<void()>& operation)
   try {
     operation();
   } catch (const PeerError& error) {
-    reports.report(fmt::format("PeerError after {} ms: {}", millis_since(begun), error.what()));
+    reports.report(describe(error, begun));
     return;
   }
   throw Mismatch("no error came");
@@ -119,6 +124,8 @@ void run_mismatch(const World& world, const std::string& what) {
     const torch::Tensor x = torch::ones({1024});
     if (what == "size")
       all_reduce(odd ? torch::ones({512}) : x);
+    else if (what == "shape")
+      all_reduce(odd ? torch::ones({3, 2}) : torch::ones({2, 3}));
     else if (what == "type")
       all_reduce(odd ? x.to(torch::kDouble) : x);
     else if (what == "op")

@@ -56,6 +56,7 @@ class FaultCase(Case):
         for rank in range(self.ranks):
             if rank != victim:
                 self.assert_told(rank, rf"\brank {victim} \(process \d+.*\) died")
+                self.assertRegex(self.report(rank), rf"(?m)^blames rank {victim} for \w+ #\d+ of \S+$")
         self.assert_nothing_left(before)
 
     def die_in_every_kind(self):
@@ -100,6 +101,7 @@ class EveryFaultCase(FaultCase):
         self.assert_ends(self.run_ranks("abort"), 0)
         for rank in range(self.ranks):
             self.assert_told(rank, r"rank 0 aborted the group: enough")
+            self.assertRegex(self.report(rank), r"(?m)^blames rank 0 for ")
 
     def test_late(self):
         self.assert_ends(self.run_ranks("late", 2, env={"PADDLE_PG_TIMEOUT": 1000}), 0)
@@ -110,6 +112,7 @@ class EveryFaultCase(FaultCase):
         """Operation 42 differs on rank 1; all ranks get the same text."""
         for what, sides in {
             "size": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[512\] sum"),
+            "shape": (r"all_reduce #42 float\[2, 3\] sum", r"all_reduce #42 float\[3, 2\] sum"),
             "type": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 double\[1024\] sum"),
             "op": (r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[1024\] max"),
             "root": (r"broadcast #42 float\[1024\] from rank 0", r"broadcast #42 float\[1024\] from rank 1"),

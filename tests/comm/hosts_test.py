@@ -77,6 +77,7 @@ class Faults(HostsCase):
                 for rank in range(4):
                     if rank != victim:
                         self.assert_told(rank, rf"\brank {victim} \(process \d+.*\) died")
+                        self.assertRegex(self.reports(self.per_host)[rank], rf"(?m)^blames rank {victim} for ")
 
     def test_abort(self):
         for result in self.run_ranks(self.per_host, "abort"):

@@ -26,27 +26,27 @@ AbortNotice::~AbortNotice() {
   thread_.join();
 }
 
-void AbortNotice::give(std::string_view reason) noexcept {
+void AbortNotice::give(const Blame& blame) noexcept {
   try {
-    store_->compare_set(key_, "", reason);
+    store_->compare_set(key_, "", encode(blame));
   } catch (const std::exception&) {
   }
 }
 
-std::string AbortNotice::given() noexcept {
+Blame AbortNotice::given() noexcept {
   try {
-    return store_->try_get(key_).value_or("");
+    return decode_blame(store_->try_get(key_).value_or(""));
   } catch (const std::exception&) {
-    return "";
+    return {};
   }
 }
 
-std::string AbortNotice::find_reason(size_t rounds) {
-  std::string reason = given();
-  if (!reason.empty() || !inspect_ || rounds % kPeriodsPerInspection != 0) return reason;
-  reason = inspect_(rounds / kPeriodsPerInspection);
-  if (!reason.empty()) give(reason);
-  return reason;
+Blame AbortNotice::find_blame(size_t rounds) {
+  Blame blame = given();
+  if (!blame.empty() || !inspect_ || rounds % kPeriodsPerInspection != 0) return blame;
+  blame = inspect_(rounds / kPeriodsPerInspection);
+  if (!blame.empty()) give(blame);
+  return blame;
 }
 
 // Wakes up by the clock alone: an operation that ends in time must not have to wake up anyone.
@@ -61,7 +61,7 @@ void AbortNotice::watch() {
     stuck_rounds = stuck ? stuck_rounds + 1 : 0;
     if (!stuck) continue;
     lock.unlock();
-    if (const std::string reason = find_reason(stuck_rounds); !reason.empty()) return handler_(reason);
+    if (const Blame blame = find_blame(stuck_rounds); !blame.empty()) return handler_(blame);
     lock.lock();
   }
 }

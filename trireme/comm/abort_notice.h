@@ -1,12 +1,12 @@
 // How a rank that gives up tells the other members of its group, where no shared memory does it: by a key in the store.
 // The others look for it while an operation of theirs does not end.
 //
-//   AbortNotice notice(store, "world/ended", [&](const std::string& reason) { abort_here(reason); });
+//   AbortNotice notice(store, "world/ended", [&](const Blame& blame) { abort_here(blame); });
 //   {
 //     const AbortNotice::Waiting waiting(notice);      // around everything that may wait for another rank
 //     …
 //   }
-//   notice.give("rank 2 died");                           // on the rank that knows; the first reason stays
+//   notice.give({2, "rank 2 died"});                       // on the rank that knows; the first blame stays
 //
 // A group whose operations end costs the store nothing; one that waits asks four times a second.
 #pragma once
@@ -17,9 +17,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <string_view>
 #include <thread>
 
+#include "trireme/comm/engine/blame.h"
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
@@ -27,9 +27,9 @@ namespace trireme {
 
 class AbortNotice {
  public:
-  using Handler = std::function<void(const std::string& reason)>;
-  /// Looks for a reason to give up; "" when there is none. `turn` counts the calls.
-  using Inspect = std::function<std::string(size_t turn)>;
+  using Handler = std::function<void(const Blame& blame)>;
+  /// Looks for a reason to give up; empty when there is none. `turn` counts the calls.
+  using Inspect = std::function<Blame(size_t turn)>;
 
   /// `handler` is called once at most, on a thread of this object's own. While an operation does not end that thread
   /// also inspects, every two seconds, and gives what it finds: a network library may miss that a peer has gone.
@@ -50,13 +50,13 @@ class AbortNotice {
   };
 
   /// A lost store is no error here: then the others have lost it too.
-  void give(std::string_view reason) noexcept;
-  /// The first reason that someone has given; "" when there is none.
-  std::string given() noexcept;
+  void give(const Blame& blame) noexcept;
+  /// The first that a rank has given; empty when there is none.
+  Blame given() noexcept;
 
  private:
   void watch();
-  std::string find_reason(size_t rounds);
+  Blame find_blame(size_t rounds);
 
   const std::shared_ptr<Store> store_;
   const std::string key_;

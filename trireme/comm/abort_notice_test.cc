@@ -14,15 +14,15 @@ using namespace std::chrono_literals;
 
 TEST(AbortNotice, ReachesWhoWaits) {
   const auto store = std::make_shared<MemoryStore>();
-  std::promise<std::string> heard;
-  AbortNotice giver(store, "key", [](const std::string&) {});
-  AbortNotice listener(store, "key", [&](const std::string& reason) { heard.set_value(reason); });
+  std::promise<Blame> heard;
+  AbortNotice giver(store, "key", [](const Blame&) {});
+  AbortNotice listener(store, "key", [&](const Blame& blame) { heard.set_value(blame); });
   const AbortNotice::Waiting waiting(listener);
-  giver.give("rank 2 died");
-  giver.give("rank 3 died");  // the first stays
+  giver.give({2, "rank 2 died"});
+  giver.give({3, "rank 3 died"});  // the first stays
   auto reason = heard.get_future();
   ASSERT_EQ(reason.wait_for(10s), std::future_status::ready);
-  EXPECT_EQ(reason.get(), "rank 2 died");
+  EXPECT_EQ(reason.get(), (Blame{2, "rank 2 died"}));
 }
 
 // Counts how often it is asked.
@@ -42,12 +42,12 @@ class CountingStore : public MemoryStore {
 TEST(AbortNotice, AsksOnlyWhileSomethingWaits) {
   const auto store = std::make_shared<CountingStore>();
   {
-    AbortNotice notice(store, "key", [](const std::string&) { FAIL() << "nobody has given up"; });
+    AbortNotice notice(store, "key", [](const Blame&) { FAIL() << "nobody has given up"; });
     { const AbortNotice::Waiting done(notice); }
     EXPECT_EQ(store->twice_.get_future().wait_for(600ms), std::future_status::timeout);
     EXPECT_EQ(store->asked(), 0);
   }
-  AbortNotice notice(store, "key", [](const std::string&) {});
+  AbortNotice notice(store, "key", [](const Blame&) {});
   const AbortNotice::Waiting waiting(notice);
   std::promise<void> twice;
   store->twice_.swap(twice);
@@ -56,17 +56,19 @@ TEST(AbortNotice, AsksOnlyWhileSomethingWaits) {
 
 TEST(AbortNotice, WhoIsStuckLooksForTheDeadAndTellsTheOthers) {
   const auto store = std::make_shared<MemoryStore>();
-  std::promise<std::string> heard, told;
+  std::promise<Blame> heard, told;
   std::atomic<int> turns = 0;
   AbortNotice finder(
-      store, "key", [&](const std::string& reason) { heard.set_value(reason); },
-      [&](size_t turn) { return ++turns == static_cast<int>(turn) && turn == 2 ? "rank 2 died" : ""; });
-  AbortNotice other(store, "key", [&](const std::string& reason) { told.set_value(reason); });
+      store, "key", [&](const Blame& blame) { heard.set_value(blame); },
+      [&](size_t turn) {
+        return ++turns == static_cast<int>(turn) && turn == 2 ? Blame{2, "rank 2 died"} : Blame{};
+      });
+  AbortNotice other(store, "key", [&](const Blame& blame) { told.set_value(blame); });
   const AbortNotice::Waiting stuck(finder), also_stuck(other);
-  for (std::promise<std::string>* promise : {&heard, &told}) {
+  for (std::promise<Blame>* promise : {&heard, &told}) {
     auto reason = promise->get_future();
     ASSERT_EQ(reason.wait_for(20s), std::future_status::ready);
-    EXPECT_EQ(reason.get(), "rank 2 died");
+    EXPECT_EQ(reason.get(), (Blame{2, "rank 2 died"}));
   }
 }
 
@@ -78,8 +80,8 @@ class LostStore : public MemoryStore {
 };
 
 TEST(AbortNotice, ALostStoreIsNoError) {
-  AbortNotice notice(std::make_shared<LostStore>(), "key", [](const std::string&) {});
-  notice.give("rank 2 died");
+  AbortNotice notice(std::make_shared<LostStore>(), "key", [](const Blame&) {});
+  notice.give({2, "rank 2 died"});
 }
 
 }  // namespace

@@ -2,8 +2,7 @@
 
 #include <torch/torch.h>
 
-#include <numeric>
-
+#include "trireme/comm/dtype.h"
 #include "trireme/comm/engine_backend.h"
 #include "trireme/comm/group_state.h"
 #include "trireme/comm/work_state.h"
@@ -19,22 +18,6 @@ using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 // NCCL gives no work for a synchronous operation: it is in the current stream already.
 void finish(const WorkPtr& work) {
   if (work) work->wait();
-}
-
-c10d::ReduceOp to_c10d(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return c10d::ReduceOp::SUM;
-    case ReduceOp::avg:
-      return c10d::ReduceOp::AVG;
-    case ReduceOp::prod:
-      return c10d::ReduceOp::PRODUCT;
-    case ReduceOp::min:
-      return c10d::ReduceOp::MIN;
-    case ReduceOp::max:
-      return c10d::ReduceOp::MAX;
-  }
-  throw UsageError("ReduceOp {} does not exist", static_cast<int>(op));
 }
 
 void check_rank(const Group& group, int rank, const char* what) {
@@ -154,10 +137,6 @@ std::vector<std::string> cut(const std::string& bytes, const std::vector<size_t>
     begin += length;
   }
   return parts;
-}
-
-size_t sum(const std::vector<size_t>& lengths) {
-  return std::accumulate(lengths.begin(), lengths.end(), size_t{0});
 }
 
 }  // namespace
@@ -284,7 +263,7 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
 
 std::vector<std::string> all_gather_object(std::string_view object, const Group& group) {
   const std::vector<size_t> lengths = all_lengths(object.size(), group);
-  std::string all(sum(lengths), '\0');
+  std::string all(total(lengths), '\0');
   group.state().cpu->run_now([&](Engine& engine) { engine.all_gather(object.data(), lengths, DType::u8, all.data()); });
   return cut(all, lengths);
 }
@@ -305,7 +284,7 @@ std::vector<std::string> gather_object(std::string_view object, int root, const 
   check_rank(group, root, "gather on");
   const std::vector<size_t> lengths = all_lengths(object.size(), group);
   const bool here = group.rank() == root;
-  std::string all(here ? sum(lengths) : 0, '\0');
+  std::string all(here ? total(lengths) : 0, '\0');
   group.state().cpu->run_now(
       [&](Engine& engine) { engine.gather(object.data(), lengths, DType::u8, all.data(), root); });
   return here ? cut(all, lengths) : std::vector<std::string>();

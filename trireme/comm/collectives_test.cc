@@ -28,7 +28,7 @@ bool is_x(const torch::Tensor& tensor) {
 }
 
 TEST_F(Alone, EveryCollectiveGivesBackWhatItWasGiven) {
-  for (const ReduceOp op : shm::kReduceOps) all_reduce(x_, op);
+  for (const ReduceOp op : kReduceOps) all_reduce(x_, op);
   reduce(x_, 0);
   broadcast_async(x_, 0).wait();
   EXPECT_TRUE(is_x(x_));
@@ -93,6 +93,24 @@ TEST_F(Alone, TensorsThatCannotBeSentAreRefused) {
   EXPECT_THROW(all_reduce(torch::ones({2}, torch::kMeta)), UsageError);
   EXPECT_THROW(broadcast(x_, 1), UsageError);
   EXPECT_THROW(send(x_, 1), UsageError);
+}
+
+// Several elements in one place: there is no room for the result.
+TEST_F(Alone, ExpandedTensorsAreRefusedWhereAResultIsWritten) {
+  const torch::Tensor expanded = torch::ones({1, 3}).expand({2, 3});
+  Tensors list{expanded}, inputs{x_};
+  EXPECT_THROW(all_reduce(expanded), UsageError);
+  EXPECT_THROW(all_reduce_async(expanded), UsageError);
+  EXPECT_THROW(reduce(expanded, 0), UsageError);
+  EXPECT_THROW(broadcast(expanded, 0), UsageError);
+  EXPECT_THROW(all_gather(list, x_), UsageError);
+  EXPECT_THROW(all_gather(expanded, x_), UsageError);
+  EXPECT_THROW(scatter(expanded, inputs, 0), UsageError);
+  EXPECT_THROW(reduce_scatter(expanded, inputs), UsageError);
+  EXPECT_THROW(all_to_all(list, inputs), UsageError);
+  Tensors outputs;
+  all_gather(outputs, expanded);  // as an input it is as good as any
+  EXPECT_TRUE(torch::equal(outputs[0], expanded));
 }
 
 TEST_F(Alone, WorkIsDoneAfterWait) {

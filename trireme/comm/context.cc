@@ -6,12 +6,10 @@
 #include <numeric>
 
 #include "trireme/comm/backends/gloo.h"
-#include "trireme/comm/engine/checked.h"
 #include "trireme/comm/engine/hierarchical.h"
 #include "trireme/comm/engine/local.h"
 #include "trireme/comm/engine/mpi.h"
-#include "trireme/comm/engine/reporting.h"
-#include "trireme/comm/engine/shm.h"
+#include "trireme/comm/engine/shm/group.h"
 #include "trireme/comm/engine/topology.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -92,13 +90,12 @@ void Context::note_wait(const char* operation, std::vector<int> ranks) const {
       .note_wait({.rank = options_.world.rank, .operation = operation, .ranks = std::move(ranks)});
 }
 
-std::unique_ptr<Engine> Context::report_failures(std::unique_ptr<Engine> engine, std::span<const int> ranks) const {
-  if (!options_.attempt || !options_.store || ranks.size() == 1) return engine;
-  const std::vector<int> members(ranks.begin(), ranks.end());
-  return make_reporting_engine(std::move(engine),
-                               [this, members](const char* operation, const std::vector<int>& places) {
-                                 note_wait(operation, pick(members, places));
-                               });
+// When a collective fails because of another rank, the launcher must know for which ranks this one waited.
+void Context::report_waits(Engine& engine, std::span<const int> ranks) const {
+  if (!options_.attempt || !options_.store || ranks.size() == 1) return;
+  engine.report_waits(
+      [this, members = std::vector<int>(ranks.begin(), ranks.end())](
+          const char* operation, const std::vector<int>& places) { note_wait(operation, pick(members, places)); });
 }
 
 // Rank 0 collects the cards and gives out the pack: two keys to ask for on every other rank, however many there are.
@@ -134,42 +131,45 @@ RankInfo Context::me_among(std::span<const int> ranks) const {
   return {static_cast<int>(found - ranks.begin()), static_cast<int>(ranks.size())};
 }
 
-Suspect Context::suspect(std::span<const int> ranks, size_t place) const {
+Suspect Context::suspect(std::span<const int> ranks, size_t place, const RankNames& names) const {
   const Card& card = cards_[static_cast<size_t>(ranks[place])];
-  return {fmt::format("rank {} (process {} on {})", place, card.process.pid, card.host), card.beacon};
+  const int name = called(names, static_cast<int>(place));
+  return {name, fmt::format("rank {} (process {} on {})", name, card.process.pid, card.host), card.beacon};
 }
 
-std::string Context::blame(std::span<const int> ranks) const {
+Blame Context::blame(std::span<const int> ranks, const RankNames& names) const {
   std::vector<Suspect> suspects;
-  for (size_t place = 0; place < ranks.size(); ++place) suspects.push_back(suspect(ranks, place));
+  for (size_t place = 0; place < ranks.size(); ++place) suspects.push_back(suspect(ranks, place, names));
   return trireme::blame(suspects);
 }
 
-std::string Context::find_dead(std::span<const int> ranks, size_t turn) const {
+Blame Context::find_dead(std::span<const int> ranks, const RankNames& names, size_t turn) const {
   constexpr size_t kFew = 16;
   std::vector<Suspect> suspects;
   for (size_t i = 0; i < std::min(kFew, ranks.size()); ++i)
-    suspects.push_back(suspect(ranks, (turn * kFew + i) % ranks.size()));
-  return name_dead(suspects);
+    suspects.push_back(suspect(ranks, (turn * kFew + i) % ranks.size(), names));
+  return blame_dead(suspects);
 }
 
 std::unique_ptr<Engine> Context::make_gloo(const std::shared_ptr<Store>& store, const std::string& name,
-                                           std::span<const int> ranks) {
-  const std::vector<int> members(ranks.begin(), ranks.end());
-  return make_gloo_engine(store, {.prefix = options_.prefix + name + "/gloo/",
-                                  .me = me_among(ranks),
-                                  .address = options_.address,
-                                  .timeout = options_.timeout,
-                                  .blame = [this, members] { return blame(members); },
-                                  .find_dead = [this, members](size_t turn) { return find_dead(members, turn); }});
+                                           std::span<const int> ranks, const Member& member) {
+  const std::vector<int> all(ranks.begin(), ranks.end());
+  return make_gloo_engine(
+      store, {.prefix = options_.prefix + name + "/gloo/",
+              .member = member,
+              .address = options_.address,
+              .timeout = options_.timeout,
+              .blame = [this, all, names = member.names] { return blame(all, names); },
+              .find_dead = [this, all, names = member.names](size_t turn) { return find_dead(all, names, turn); }});
 }
 
 std::unique_ptr<Engine> Context::make_shm(const std::shared_ptr<Store>& store, const std::string& name,
-                                          std::span<const int> ranks) {
-  return make_shm_engine(store, {.name = options_.prefix + name, .me = me_among(ranks), .timeout = options_.timeout},
-                         Deadline::in(options_.timeout));
+                                          const Member& member) {
+  return shm::Group::join(store, {.name = options_.prefix + name, .member = member, .timeout = options_.timeout},
+                          Deadline::in(options_.timeout));
 }
 
+// The engines below call their ranks as the whole group counts them.
 std::unique_ptr<Engine> Context::make_hierarchical(const std::shared_ptr<Store>& store, const std::string& name,
                                                    std::span<const int> ranks) {
   const std::vector<int> host_of = hosts_of(cards_, ranks);
@@ -177,30 +177,34 @@ std::unique_ptr<Engine> Context::make_hierarchical(const std::shared_ptr<Store>&
   const RankInfo me = me_among(ranks);
   const int host = topology.host_of(me.rank);
   const int place = topology.place_of(me.rank);
-  const std::vector<int> inside = pick(ranks, topology.members(host));
-  const std::vector<int> column = pick(ranks, topology.column(place));
+  const auto part = [&](const std::string& part_name, const std::vector<int>& members, Transport transport) {
+    const std::vector<int> world_ranks = pick(ranks, members);
+    return make_plain_engine(members.size() == 1 ? Transport::local : transport, store, part_name, world_ranks,
+                             {.me = me_among(world_ranks), .group = name, .names = members});
+  };
   return make_hierarchical_engine(
-      me, {.host_of = host_of,
-           .inner = make_plain_engine(inside.size() == 1 ? Transport::local : Transport::shm, store,
-                                      fmt::format("{}/host{}", name, host), inside),
-           .across = make_plain_engine(column.size() == 1 ? Transport::local : Transport::gloo, store,
-                                       fmt::format("{}/place{}", name, place), column),
-           .flat = make_gloo(store, name + "/flat", ranks)});
+      {.me = me, .group = name},
+      {.host_of = host_of,
+       .inner = part(fmt::format("{}/host{}", name, host), topology.members(host), Transport::shm),
+       .across = part(fmt::format("{}/place{}", name, place), topology.column(place), Transport::gloo),
+       .flat = make_gloo(store, name + "/flat", ranks, {.me = me, .group = name})});
 }
 
 std::unique_ptr<Engine> Context::make_plain_engine(Transport transport, const std::shared_ptr<Store>& store,
-                                                   const std::string& name, std::span<const int> ranks) {
+                                                   const std::string& name, std::span<const int> ranks,
+                                                   const Member& member) {
   switch (transport) {
     case Transport::local:
-      return make_local_engine();
+      return make_local_engine(member.group);
     case Transport::shm:
-      return make_shm(store, name, ranks);
+      return make_shm(store, name, member);
     case Transport::gloo:
-      return make_gloo(store, name, ranks);
+      return make_gloo(store, name, ranks, member);
     case Transport::hierarchical:
       return make_hierarchical(store, name, ranks);
     case Transport::mpi:
-      return make_mpi_engine({.world_ranks = {ranks.begin(), ranks.end()}, .timeout = options_.timeout});
+      return make_mpi_engine(
+          {.group = member.group, .world_ranks = {ranks.begin(), ranks.end()}, .timeout = options_.timeout});
   }
   throw std::logic_error("no such Transport");
 }
@@ -214,7 +218,8 @@ std::unique_ptr<Engine> Context::make_engine(const std::string& name, std::span<
   std::unique_ptr<Engine> engine;
   watch_meeting(operation, name, ranks,
                 [&](const std::shared_ptr<Store>& store) { engine = meet_members(store, name, ranks); });
-  return report_failures(std::move(engine), ranks);
+  report_waits(*engine, ranks);
+  return engine;
 }
 
 std::unique_ptr<Engine> Context::meet_members(const std::shared_ptr<Store>& store, const std::string& name,
@@ -222,10 +227,9 @@ std::unique_ptr<Engine> Context::meet_members(const std::shared_ptr<Store>& stor
   const Transport transport = options_.mpi        ? Transport::mpi
                               : ranks.size() == 1 ? Transport::local
                                                   : choose_transport(hosts_of(cards_, ranks), options_.backend);
-  std::unique_ptr<Engine> engine = make_plain_engine(transport, store, name, ranks);
-  // Shared memory compares the ranks' calls anyway.
-  if (options_.check && transport != Transport::local && transport != Transport::shm)
-    engine = make_checked_engine(std::move(engine));
+  std::unique_ptr<Engine> engine =
+      make_plain_engine(transport, store, name, ranks, {.me = me_among(ranks), .group = name});
+  if (options_.check) engine->compare_calls();
   return engine;
 }
 

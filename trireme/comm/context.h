@@ -56,7 +56,7 @@ std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> r
 
 class Context {
  public:
-  /// Exchanges the cards. PeerError when someone does not come.
+  /// Exchanges the cards. PeerError when a rank does not come.
   static std::shared_ptr<Context> meet(const ContextOptions& options);
 
   const ContextOptions& options() const { return options_; }
@@ -68,30 +68,28 @@ class Context {
   /// what the program has called, for messages.
   std::unique_ptr<Engine> make_engine(const std::string& name, std::span<const int> ranks,
                                       const char* operation = "new_group");
-  /// Who of these is dead or cut off, in words and by its number among them; "" when all live.
-  std::string blame(std::span<const int> ranks) const;
-  /// Who of a few of these is dead; which few is the caller's `turn`, so that asking again and again costs little
+  /// Which of these are dead or cut off, by their names or else their numbers among them; empty when all live.
+  Blame blame(std::span<const int> ranks, const RankNames& names = {}) const;
+  /// Which of a few of these are dead; which few is the caller's `turn`, so that asking again and again costs little
   /// however many there are.
-  std::string find_dead(std::span<const int> ranks, size_t turn) const;
+  Blame find_dead(std::span<const int> ranks, const RankNames& names, size_t turn) const;
 
  private:
   explicit Context(const ContextOptions& options) : options_(options) {}
+  using StorePtr = std::shared_ptr<Store>;
   void exchange_cards(Store& store);
-  std::unique_ptr<Engine> meet_members(const std::shared_ptr<Store>& store, const std::string& name,
-                                       std::span<const int> ranks);
+  std::unique_ptr<Engine> meet_members(const StorePtr& store, const std::string& name, std::span<const int> ranks);
   template <typename Meet>
   void watch_meeting(const char* operation, const std::string& name, std::span<const int> ranks, const Meet& meet);
-  std::unique_ptr<Engine> report_failures(std::unique_ptr<Engine> engine, std::span<const int> ranks) const;
+  void report_waits(Engine& engine, std::span<const int> ranks) const;
   void note_wait(const char* operation, std::vector<int> ranks) const;
-  Suspect suspect(std::span<const int> ranks, size_t place) const;
-  std::unique_ptr<Engine> make_plain_engine(Transport transport, const std::shared_ptr<Store>& store,
-                                            const std::string& name, std::span<const int> ranks);
-  std::unique_ptr<Engine> make_gloo(const std::shared_ptr<Store>& store, const std::string& name,
-                                    std::span<const int> ranks);
-  std::unique_ptr<Engine> make_shm(const std::shared_ptr<Store>& store, const std::string& name,
-                                   std::span<const int> ranks);
-  std::unique_ptr<Engine> make_hierarchical(const std::shared_ptr<Store>& store, const std::string& name,
-                                            std::span<const int> ranks);
+  Suspect suspect(std::span<const int> ranks, size_t place, const RankNames& names) const;
+  std::unique_ptr<Engine> make_plain_engine(Transport transport, const StorePtr& store, const std::string& name,
+                                            std::span<const int> ranks, const Member& member);
+  std::unique_ptr<Engine> make_gloo(const StorePtr& store, const std::string& name, std::span<const int> ranks,
+                                    const Member& member);
+  std::unique_ptr<Engine> make_shm(const StorePtr& store, const std::string& name, const Member& member);
+  std::unique_ptr<Engine> make_hierarchical(const StorePtr& store, const std::string& name, std::span<const int> ranks);
   RankInfo me_among(std::span<const int> ranks) const;
 
   const ContextOptions options_;

@@ -64,9 +64,10 @@ TEST(Context, RanksGetEachOthersCards) {
       EXPECT_EQ(context->cards()[static_cast<size_t>(rank)].gpu, "gpu" + std::to_string(rank));
   }
   const std::vector<int> all = {0, 1, 2};
-  EXPECT_EQ(contexts[0]->blame(all), "");
+  EXPECT_EQ(contexts[0]->blame(all), Blame());
   contexts[1].reset();  // its beacon goes out
-  EXPECT_THAT(contexts[0]->blame(all), HasSubstr("rank 1 (process "));
+  EXPECT_EQ(contexts[0]->blame(all).rank, 1);
+  EXPECT_THAT(contexts[0]->blame(all).reason, HasSubstr("rank 1 (process "));
 }
 
 TEST(Context, ARankThatDoesNotComeIsAnError) {

@@ -3,9 +3,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "trireme/comm/dtype.h"
+#include "trireme/comm/staging.h"
 #include "trireme/core/error.h"
 
 namespace trireme {
@@ -14,104 +14,9 @@ namespace {
 using Tensors = EngineBackend::Tensors;
 using c10d::OpType;
 
-ReduceOp to_engine(const c10d::ReduceOp& op) {
-  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    case c10d::ReduceOp::SUM:
-      return ReduceOp::sum;
-    case c10d::ReduceOp::AVG:
-      return ReduceOp::avg;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceOp::prod;
-    case c10d::ReduceOp::MIN:
-      return ReduceOp::min;
-    case c10d::ReduceOp::MAX:
-      return ReduceOp::max;
-    default:
-      throw UsageError("only sum, avg, prod, min and max are known here, not c10d's ReduceOp {}",
-                       static_cast<int>(op.op_));
-  }
-}
-
 const at::Tensor& only(const Tensors& tensors, const char* what) {
   if (tensors.size() != 1) throw UsageError("{} takes one tensor for each rank, got {}", what, tensors.size());
   return tensors.front();
-}
-
-void check_dense(const at::Tensor& tensor) {
-  if (tensor.layout() != at::kStrided)
-    throw UsageError("a {} tensor: only dense ones can be communicated; call to_dense() or use dense gradients",
-                     c10::str(tensor.layout()));
-}
-
-// A dense CPU image of a tensor for the time of an operation; the tensor itself where it is one already.
-class Staged {
- public:
-  explicit Staged(const at::Tensor& tensor) : tensor_(tensor.detach()) {
-    check_dense(tensor);
-    dense_ = tensor_.to(at::kCPU).contiguous().resolve_conj().resolve_neg();
-  }
-  const at::Tensor& dense() const { return dense_; }
-  void write_back() const {
-    if (!dense_.is_same(tensor_) && dense_.data_ptr() != tensor_.data_ptr()) tensor_.copy_(dense_);
-  }
-
- private:
-  at::Tensor tensor_;
-  at::Tensor dense_;
-};
-
-// Several tensors one after the other in one dense CPU buffer.
-class Joined {
- public:
-  explicit Joined(const Tensors& parts) : parts_(parts) {
-    int64_t total = 0;
-    for (const at::Tensor& part : parts) {
-      check_dense(part);
-      if (part.scalar_type() != parts.front().scalar_type())
-        throw UsageError("a list of {} and {} tensors; all must have one type", c10::str(parts.front().scalar_type()),
-                         c10::str(part.scalar_type()));
-      total += part.numel();
-    }
-    buffer_ = at::empty({total}, at::TensorOptions(parts.front().scalar_type()));
-  }
-  const at::Tensor& buffer() const { return buffer_; }
-  void pack() const {
-    each([](const at::Tensor& part, const at::Tensor& place) { place.copy_(part.detach().reshape(-1)); });
-  }
-  void unpack() const {
-    each([](const at::Tensor& part, const at::Tensor& place) { part.detach().copy_(place.view(part.sizes())); });
-  }
-  std::vector<size_t> counts(size_t factor = 1) const {
-    std::vector<size_t> result;
-    for (const at::Tensor& part : parts_) result.push_back(static_cast<size_t>(part.numel()) * factor);
-    return result;
-  }
-
- private:
-  template <typename F>
-  void each(F f) const {
-    int64_t begin = 0;
-    for (const at::Tensor& part : parts_) {
-      f(part, buffer_.narrow(0, begin, part.numel()));
-      begin += part.numel();
-    }
-  }
-
-  Tensors parts_;
-  at::Tensor buffer_;
-};
-
-size_t moving_factor_of(const at::Tensor& tensor) {
-  return moving_factor(tensor.scalar_type());
-}
-size_t reduction_factor_of(const at::Tensor& tensor) {
-  return tensor.is_complex() ? 2 : 1;
-}
-
-void check_same_size(const char* what, const at::Tensor& a, const at::Tensor& b) {
-  if (a.numel() != b.numel() || a.scalar_type() != b.scalar_type())
-    throw UsageError("{}: {}[{}] where {}[{}] is needed", what, c10::str(a.scalar_type()), a.numel(),
-                     c10::str(b.scalar_type()), b.numel());
 }
 
 // c10d's Work for an operation of an engine.
@@ -146,25 +51,6 @@ class EngineWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-std::vector<size_t> row_counts(const at::Tensor& tensor, const std::vector<int64_t>& lengths, int ranks,
-                               const char* which) {
-  const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
-  const auto row = static_cast<size_t>(rows == 0 ? 0 : tensor.numel() / rows) * moving_factor_of(tensor);
-  if (lengths.empty()) {
-    if (rows % ranks != 0)
-      throw UsageError("all_to_all: the {} has {} rows, which {} ranks cannot share evenly; give the lengths", which,
-                       rows, ranks);
-    return std::vector<size_t>(static_cast<size_t>(ranks), static_cast<size_t>(rows / ranks) * row);
-  }
-  if (lengths.size() != static_cast<size_t>(ranks) ||
-      std::accumulate(lengths.begin(), lengths.end(), int64_t{0}) != rows)
-    throw UsageError("all_to_all: {} lengths with sum {} for the {} of {} rows and {} ranks", lengths.size(),
-                     std::accumulate(lengths.begin(), lengths.end(), int64_t{0}), which, rows, ranks);
-  std::vector<size_t> counts;
-  for (const int64_t length : lengths) counts.push_back(static_cast<size_t>(length) * row);
-  return counts;
-}
-
 }  // namespace
 
 EngineBackend::EngineBackend(std::unique_ptr<Engine> engine)
@@ -195,6 +81,8 @@ void EngineBackend::keep_for_ever(const Task& task) {
 
 EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type, const Tensors& results, Task task,
                                              bool async) {
+  if (type != OpType::SEND)
+    for (const at::Tensor& result : results) check_writable(result);
   auto work = c10::make_intrusive<EngineWork>(getRank(), type, results);
   const auto run = [this, work, task = std::move(task)] {
     try {
@@ -206,7 +94,7 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
       work->end(std::current_exception());
       return;
     }
-    --under_way_;  // before anyone learns of the end, who may then destroy the group
+    --under_way_;  // first: a caller that sees the end may destroy the group
     work->end(nullptr);
   };
   ++under_way_;
@@ -226,12 +114,12 @@ OperationQueue& EngineBackend::channel(int peer, bool outgoing) {
 
 EngineBackend::WorkPtr EngineBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const Staged staged(only(tensors, "all_reduce"));
-  const ReduceOp op = to_engine(options.reduceOp);
+  const ReduceOp op = from_c10d(options.reduceOp);
   const Elements all = for_reduction(staged.dense(), op);
   return submit(
       queue_, OpType::ALLREDUCE, tensors,
       [=](Engine& engine) {
-        engine.all_reduce(all.data, all.count, all.dtype, op);
+        engine.all_reduce(all.data, all.dims, all.dtype, op);
         staged.write_back();
       },
       options.asyncOp);
@@ -241,13 +129,13 @@ EngineBackend::WorkPtr EngineBackend::allreduce_coalesced(Tensors& tensors,
                                                           const c10d::AllreduceCoalescedOptions& options) {
   if (tensors.empty()) throw UsageError("all_reduce of no tensor at all");
   const Joined joined(tensors);
-  const ReduceOp op = to_engine(options.reduceOp);
+  const ReduceOp op = from_c10d(options.reduceOp);
   joined.pack();
   const Elements all = for_reduction(joined.buffer(), op);
   return submit(
       queue_, OpType::ALLREDUCE_COALESCED, tensors,
       [=](Engine& engine) {
-        engine.all_reduce(all.data, all.count, all.dtype, op);
+        engine.all_reduce(all.data, all.dims, all.dtype, op);
         joined.unpack();
       },
       options.asyncOp);
@@ -255,13 +143,13 @@ EngineBackend::WorkPtr EngineBackend::allreduce_coalesced(Tensors& tensors,
 
 EngineBackend::WorkPtr EngineBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const Staged staged(only(tensors, "reduce"));
-  const ReduceOp op = to_engine(options.reduceOp);
+  const ReduceOp op = from_c10d(options.reduceOp);
   const Elements all = for_reduction(staged.dense(), op);
   const int root = static_cast<int>(options.rootRank);
   return submit(
       queue_, OpType::REDUCE, tensors,
       [=](Engine& engine) {
-        engine.reduce(all.data, all.count, all.dtype, op, root);
+        engine.reduce(all.data, all.dims, all.dtype, op, root);
         if (engine.me().rank == root) staged.write_back();
       },
       options.asyncOp);
@@ -274,7 +162,7 @@ EngineBackend::WorkPtr EngineBackend::broadcast(Tensors& tensors, const c10d::Br
   return submit(
       queue_, OpType::BROADCAST, tensors,
       [=](Engine& engine) {
-        engine.broadcast(all.data, all.count, all.dtype, root);
+        engine.broadcast(all.data, all.dims, all.dtype, root);
         if (engine.me().rank != root) staged.write_back();
       },
       options.asyncOp);
@@ -289,7 +177,7 @@ EngineBackend::WorkPtr EngineBackend::allgather(std::vector<Tensors>& outputs, T
   const Staged staged(input);
   const Joined joined(outputs[0]);
   const Elements mine = for_moving(staged.dense());
-  const std::vector<size_t> counts = joined.counts(moving_factor_of(input));
+  const std::vector<size_t> counts = joined.counts(moving_factor(input.scalar_type()));
   return submit(
       queue_, OpType::ALLGATHER, outputs[0],
       [=](Engine& engine) {
@@ -308,7 +196,7 @@ EngineBackend::WorkPtr EngineBackend::_allgather_base(at::Tensor& output, at::Te
   const Staged from(input);
   const Staged to(output);
   const Elements mine = for_moving(from.dense());
-  const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count);
+  const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count());
   return submit(
       queue_, OpType::_ALLGATHER_BASE, {output},
       [=](Engine& engine) {
@@ -329,10 +217,10 @@ EngineBackend::WorkPtr EngineBackend::gather(std::vector<Tensors>& outputs, Tens
   if (listed && outputs[0].size() != static_cast<size_t>(getSize()))
     throw UsageError("gather: {} outputs for {} ranks", outputs[0].size(), getSize());
   const auto joined = listed ? std::make_shared<Joined>(outputs[0]) : nullptr;
-  const std::vector<size_t> counts = listed ? joined->counts(moving_factor_of(staged.dense()))
-                                            : std::vector<size_t>(static_cast<size_t>(getSize()), mine.count);
-  if (counts[static_cast<size_t>(getRank())] != mine.count)
-    throw UsageError("gather: rank {} gives {} elements, its output holds {}", getRank(), mine.count,
+  const std::vector<size_t> counts = listed ? joined->counts(moving_factor(staged.dense().scalar_type()))
+                                            : std::vector<size_t>(static_cast<size_t>(getSize()), mine.count());
+  if (counts[static_cast<size_t>(getRank())] != mine.count())
+    throw UsageError("gather: rank {} gives {} elements, its output holds {}", getRank(), mine.count(),
                      counts[static_cast<size_t>(getRank())]);
   return submit(
       queue_, OpType::GATHER, listed ? outputs[0] : Tensors{},
@@ -358,7 +246,7 @@ EngineBackend::WorkPtr EngineBackend::scatter(Tensors& outputs, std::vector<Tens
     for (const at::Tensor& input : inputs[0]) check_same_size("scatter, an input", input, output);
   const auto joined = here ? std::make_shared<Joined>(inputs[0]) : nullptr;
   if (here) joined->pack();
-  const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count);
+  const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count());
   return submit(
       queue_, OpType::SCATTER, outputs,
       [=](Engine& engine) {
@@ -377,9 +265,9 @@ EngineBackend::WorkPtr EngineBackend::reduce_scatter(Tensors& outputs, std::vect
   const Staged staged(output);
   const Joined joined(inputs[0]);
   joined.pack();
-  const ReduceOp op = to_engine(options.reduceOp);
+  const ReduceOp op = from_c10d(options.reduceOp);
   const Elements all = for_reduction(joined.buffer(), op);
-  const std::vector<size_t> counts = joined.counts(reduction_factor_of(output));
+  const std::vector<size_t> counts = joined.counts((output.is_complex() ? 2 : 1));
   return submit(
       queue_, OpType::REDUCE_SCATTER, outputs,
       [=](Engine& engine) {
@@ -397,9 +285,9 @@ EngineBackend::WorkPtr EngineBackend::_reduce_scatter_base(at::Tensor& output, a
                      input.numel(), getSize(), c10::str(output.scalar_type()), output.numel());
   const Staged from(input);
   const Staged to(output);
-  const ReduceOp op = to_engine(options.reduceOp);
+  const ReduceOp op = from_c10d(options.reduceOp);
   const Elements all = for_reduction(from.dense(), op);
-  const std::vector<size_t> counts(static_cast<size_t>(getSize()), all.count / static_cast<size_t>(getSize()));
+  const std::vector<size_t> counts(static_cast<size_t>(getSize()), all.count() / static_cast<size_t>(getSize()));
   return submit(
       queue_, OpType::_REDUCE_SCATTER_BASE, {output},
       [=](Engine& engine) {
@@ -420,7 +308,7 @@ EngineBackend::WorkPtr EngineBackend::alltoall(Tensors& outputs, Tensors& inputs
                   outputs[static_cast<size_t>(getRank())]);
   from.pack();
   const Elements sent = for_moving(from.buffer());
-  const size_t factor = moving_factor_of(from.buffer());
+  const size_t factor = moving_factor(from.buffer().scalar_type());
   return submit(
       queue_, OpType::ALLTOALL, outputs,
       [=](Engine& engine) {
@@ -459,7 +347,7 @@ EngineBackend::WorkPtr EngineBackend::send(Tensors& tensors, int to, int /*tag*/
       channel(to, true), OpType::SEND, tensors,
       [=](Engine& engine) {
         const auto keep = staged;
-        engine.send(all.data, all.count, all.dtype, to);
+        engine.send(all.data, all.count(), all.dtype, to);
       },
       true);
 }
@@ -470,7 +358,7 @@ EngineBackend::WorkPtr EngineBackend::recv(Tensors& tensors, int from, int /*tag
   return submit(
       channel(from, false), OpType::RECV, tensors,
       [=](Engine& engine) {
-        engine.recv(all.data, all.count, all.dtype, from);
+        engine.recv(all.data, all.count(), all.dtype, from);
         staged.write_back();
       },
       true);
@@ -483,15 +371,16 @@ void EngineBackend::run_now(const std::function<void(Engine&)>& task) {
 void EngineBackend::send_now(const at::Tensor& tensor, int to) {
   const Staged staged(tensor);
   const Elements all = for_moving(staged.dense());
-  channel(to, true).run([&] { engine_->send(all.data, all.count, all.dtype, to); });
+  channel(to, true).run([&] { engine_->send(all.data, all.count(), all.dtype, to); });
 }
 
 void EngineBackend::recv_now(const at::Tensor& tensor, int from) {
   const at::NoGradGuard no_grad;
+  check_writable(tensor);
   const Staged staged(tensor);
   const Elements all = for_moving(staged.dense());
   channel(from, false).run([&] {
-    engine_->recv(all.data, all.count, all.dtype, from);
+    engine_->recv(all.data, all.count(), all.dtype, from);
     staged.write_back();
   });
 }

@@ -1,4 +1,4 @@
-// Who communicates with whom.
+// The ranks that communicate with each other.
 //
 //   Group world = Group::world();                         // after init_parallel_env()
 //   Group half  = world.split(world.rank() % 2);          // the even ranks, the odd ranks
@@ -10,7 +10,7 @@
 //
 // Requires: all members call the same collectives on a group in the same order (from one thread each, or from several
 // that agree on an order). Guarantees: when a rank dies, disagrees or is late, every member's operation ends with an
-// error that says who; after that the group is of no more use.
+// error that says who; after that the group cannot be used.
 #pragma once
 
 #include <chrono>

@@ -94,6 +94,26 @@ TEST(Errors, EachKindHasItsExitCodeAndWords) {
   EXPECT_STREQ(system.what(), "cannot open x: No such file or directory");
 }
 
+TEST(Errors, FactsOfAPeerErrorAreFields) {
+  const PeerError simple("rank {} died", 3);
+  EXPECT_EQ(simple.rank(), std::nullopt) << "a text alone blames nobody";
+  EXPECT_EQ(simple.reason(), "rank 3 died");
+  const PeerError error({.rank = 3, .operation = "all_reduce", .sequence = 42, .group = "0-3#0", .reason = "it died"},
+                        "rank 1: all_reduce #42: it died");
+  EXPECT_EQ(error.rank(), 3);
+  EXPECT_EQ(error.operation(), "all_reduce");
+  EXPECT_EQ(error.sequence(), 42u);
+  EXPECT_EQ(error.group(), "0-3#0");
+  EXPECT_EQ(error.reason(), "it died");
+  EXPECT_STREQ(error.what(), "rank 1: all_reduce #42: it died");
+}
+
+TEST(Errors, ASystemErrorKnowsItsTextWithoutErrno) {
+  const SystemError error(ENOENT, "cannot open {}", "x");
+  EXPECT_STREQ(error.what(), "cannot open x: No such file or directory");
+  EXPECT_EQ(error.subject(), "cannot open x");
+}
+
 TEST(Env, ListedVariablesCanBeRead) {
   env::set("TRIREME_STRICT", "1");
   EXPECT_EQ(env::get("TRIREME_STRICT"), "1");

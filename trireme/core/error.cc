@@ -8,8 +8,9 @@ std::string errno_text(int number) {
   return std::generic_category().message(number);
 }
 
-std::string SystemError::with_reason(int number, const std::string& message) {
-  return message + ": " + errno_text(number);
-}
+SystemError::SystemError(int number, Subject subject)
+    : Error(exit_code::kSystem, subject.text + ": " + errno_text(number)),
+      number_(number),
+      subject_(std::move(subject.text)) {}
 
 }  // namespace trireme

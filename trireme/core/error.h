@@ -11,6 +11,8 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -45,11 +47,36 @@ class UsageError : public Error {
       : Error(exit_code::kUsage, fmt::format(format, std::forward<Args>(args)...)) {}
 };
 
+/// A rank or a node that others depend on is dead, late, cut off or has given up. A failed operation of a group fills
+/// the facts, as far as they are known; the text is for people.
+///
+///   catch (const PeerError& error) { if (error.rank()) replace(*error.rank(), error.operation(), error.sequence()); }
 class PeerError : public Error {
  public:
+  struct Facts {
+    std::optional<int> rank{};  ///< the peer that is blamed, by its number in the group
+    std::string operation{};    ///< what failed: "all_reduce"
+    uint64_t sequence = 0;      ///< its number among the group's collectives, from 1; 0: not known
+    std::string group{};        ///< the name of the group
+    std::string reason{};       ///< why, without who has noticed it and during what
+  };
+
   template <typename... Args>
   explicit PeerError(fmt::format_string<Args...> format, Args&&... args)
-      : Error(exit_code::kPeer, fmt::format(format, std::forward<Args>(args)...)) {}
+      : PeerError(Facts{.reason = fmt::format(format, std::forward<Args>(args)...)}) {}
+  /// The reason is the whole text.
+  explicit PeerError(Facts facts) : Error(exit_code::kPeer, facts.reason), facts_(std::move(facts)) {}
+  PeerError(Facts facts, const std::string& text) : Error(exit_code::kPeer, text), facts_(std::move(facts)) {}
+
+  std::optional<int> rank() const { return facts_.rank; }
+  const std::string& operation() const { return facts_.operation; }
+  uint64_t sequence() const { return facts_.sequence; }
+  const std::string& group() const { return facts_.group; }
+  const std::string& reason() const { return facts_.reason; }
+  const Facts& facts() const { return facts_; }
+
+ private:
+  Facts facts_;
 };
 
 class SystemError : public Error {
@@ -57,13 +84,18 @@ class SystemError : public Error {
   /// `number` is the errno of the refused call; its text is appended: "cannot open x: No such file or directory".
   template <typename... Args>
   SystemError(int number, fmt::format_string<Args...> format, Args&&... args)
-      : Error(exit_code::kSystem, with_reason(number, fmt::format(format, std::forward<Args>(args)...))),
-        number_(number) {}
+      : SystemError(number, Subject{fmt::format(format, std::forward<Args>(args)...)}) {}
   int number() const { return number_; }
+  /// The message without the text of errno: "cannot open x".
+  const std::string& subject() const { return subject_; }
 
  private:
-  static std::string with_reason(int number, const std::string& message);
+  struct Subject {
+    std::string text;
+  };
+  SystemError(int number, Subject subject);
   int number_;
+  std::string subject_;
 };
 
 /// The text of an errno value, thread-safe.

@@ -137,9 +137,7 @@ LocalNode describe(const Request& request, const Seat& seat, const SpawnOptions&
   try {
     return describe_local_node(request, seat);
   } catch (const UsageError& error) {
-    std::string text = error.what();
-    for (size_t at = text.find("--gpus"); at != std::string::npos; at = text.find("--gpus", at)) text.erase(at, 2);
-    throw UsageError("spawn with gpus \"{}\": {}", options.gpus, text);
+    throw UsageError("spawn with gpus \"{}\": {}", options.gpus, error.what());
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 
 namespace trireme {
 namespace {
@@ -14,40 +15,48 @@ namespace {
 struct Failure {
   enum Kind { none, usage, system, peer } kind = none;
   int number = 0;  // errno of a SystemError
-  std::string text;
+  PeerError::Facts facts{};
+  std::string text{};
 };
 
 Failure describe(const std::exception& error) {
-  if (dynamic_cast<const UsageError*>(&error)) return {Failure::usage, 0, error.what()};
-  if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
-    std::string text = error.what();
-    const std::string reason = ": " + errno_text(system->number());  // the exception made of it says it again
-    if (text.ends_with(reason)) text.resize(text.size() - reason.size());
-    return {Failure::system, system->number(), text};
-  }
-  return {Failure::peer, 0, error.what()};
+  if (dynamic_cast<const UsageError*>(&error)) return {.kind = Failure::usage, .text = error.what()};
+  if (const auto* system = dynamic_cast<const SystemError*>(&error))
+    return {.kind = Failure::system, .number = system->number(), .text = system->subject()};
+  const auto* peer = dynamic_cast<const PeerError*>(&error);
+  const std::string text = *error.what() == '\0' ? "an error without a message" : error.what();
+  return {.kind = Failure::peer, .facts = peer ? peer->facts() : PeerError::Facts{.reason = text}, .text = text};
 }
 
-std::string to_text(const Failure& failure) {
-  return fmt::format("{} {} {}", static_cast<int>(failure.kind), failure.number, failure.text);
+// No text of an exception has a zero byte.
+constexpr char kSeparator = '\0';
+
+std::string encode(const Failure& failure) {
+  const PeerError::Facts& facts = failure.facts;
+  return join({std::to_string(failure.kind), std::to_string(failure.number), std::to_string(facts.rank.value_or(-1)),
+               facts.operation, std::to_string(facts.sequence), facts.group, facts.reason, failure.text},
+              std::string_view(&kSeparator, 1));
 }
 
-Failure::Kind kind_of(const std::string& text) {
-  return static_cast<Failure::Kind>(text.at(0) - '0');
+Failure decode(const std::string& text) {
+  const std::vector<std::string> fields = split(text, kSeparator);
+  const int blamed = std::stoi(fields.at(2));
+  return {.kind = static_cast<Failure::Kind>(std::stoi(fields.at(0))),
+          .number = std::stoi(fields.at(1)),
+          .facts = {.rank = blamed < 0 ? std::nullopt : std::optional(blamed),
+                    .operation = fields.at(3),
+                    .sequence = std::stoull(fields.at(4)),
+                    .group = fields.at(5),
+                    .reason = fields.at(6)},
+          .text = fields.at(7)};
 }
 
-[[noreturn]] void rethrow(const std::string& text, int rank) {
-  const size_t first = text.find(' '), second = text.find(' ', first + 1);
-  const std::string said = text.substr(second + 1);
-  const std::string message = fmt::format("rank {}: {}", rank, said.empty() ? "an error without a message" : said);
-  switch (kind_of(text)) {
-    case Failure::usage:
-      throw UsageError("{}", message);
-    case Failure::system:
-      throw SystemError(std::stoi(text.substr(first + 1)), "{}", message);
-    default:
-      throw PeerError("{}", message);
-  }
+[[noreturn]] void rethrow(Failure failure, int rank) {
+  const std::string message = fmt::format("rank {}: {}", rank, failure.text);
+  if (failure.kind == Failure::usage) throw UsageError("{}", message);
+  if (failure.kind == Failure::system) throw SystemError(failure.number, "{}", message);
+  if (!failure.facts.rank) failure.facts.rank = rank;
+  throw PeerError(failure.facts, message);
 }
 
 }  // namespace
@@ -63,12 +72,14 @@ void together(const Group& group, const std::function<void()>& work) {
     failure = describe(error);
   } catch (...) {  // the others wait for word from here, whatever it was
     mine = std::current_exception();
-    failure = {Failure::peer, 0, "an exception that is not a std::exception"};
+    failure = describe(std::runtime_error("an exception that is not a std::exception"));
   }
-  const std::vector<std::string> all = all_gather_object(to_text(failure), group);
+  const std::vector<std::string> all = all_gather_object(encode(failure), group);
   if (mine) std::rethrow_exception(mine);
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    if (kind_of(all[rank]) != Failure::none) rethrow(all[rank], static_cast<int>(rank));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const Failure theirs = decode(all[rank]);
+    if (theirs.kind != Failure::none) rethrow(theirs, static_cast<int>(rank));
+  }
 }
 
 void on_first(const Group& group, const std::function<void()>& work) {

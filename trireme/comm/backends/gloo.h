@@ -14,11 +14,11 @@ namespace trireme {
 
 struct GlooOptions {
   std::string prefix;  ///< of the keys in the store, new for every group
-  RankInfo me{};
+  Member member{};
   std::string address;  ///< of this host, for the others; empty: what the host name resolves to
   std::chrono::milliseconds timeout{};
-  std::function<std::string()> blame;                   ///< who is gone, in words; called after a failure
-  std::function<std::string(size_t turn)> find_dead{};  ///< the same of a few, while an operation does not end
+  std::function<Blame()> blame{};                 ///< finds the ranks that are gone; called after a failure
+  std::function<Blame(size_t turn)> find_dead{};  ///< the same for a few, while an operation does not end
 };
 
 /// Meets the other ranks and connects to each of them.

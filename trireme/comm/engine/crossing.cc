@@ -9,9 +9,6 @@
 namespace trireme {
 namespace {
 
-using shm::DType;
-using shm::ReduceOp;
-
 template <typename T>
 T load(const std::byte* from, size_t i) {
   T value;
@@ -63,7 +60,7 @@ void divide(std::byte* data, size_t elements, DType dtype, float divisor) {
 Crossing::Crossing(const Topology& topology, int host, DType dtype, ReduceOp op)
     : stored_(dtype),
       ranks_(static_cast<float>(topology.ranks())),
-      mates_(static_cast<float>(topology.members(host).size())),
+      host_ranks_(static_cast<float>(topology.members(host).size())),
       divides_(op == ReduceOp::avg && size_of(dtype) > 2),
       weighted_(op == ReduceOp::avg && size_of(dtype) == 2 && !topology.even()),
       inner_op_(divides_ ? ReduceOp::sum : op) {}
@@ -72,7 +69,7 @@ std::byte* Crossing::begin(std::byte* data, size_t elements) {
   if (!weighted_) return data;
   floats_.resize(elements);
   widen(stored_, data, elements, floats_.data());
-  for (float& value : floats_) value *= mates_;
+  for (float& value : floats_) value *= host_ranks_;
   return reinterpret_cast<std::byte*>(floats_.data());
 }
 

@@ -16,18 +16,18 @@
 #include <cstddef>
 #include <vector>
 
-#include "trireme/comm/engine/shm/dtype.h"
+#include "trireme/comm/engine/dtype.h"
 #include "trireme/comm/engine/topology.h"
 
 namespace trireme {
 
 class Crossing {
  public:
-  Crossing(const Topology& topology, int host, shm::DType dtype, shm::ReduceOp op);
+  Crossing(const Topology& topology, int host, DType dtype, ReduceOp op);
 
-  shm::ReduceOp inner_op() const { return inner_op_; }
-  shm::ReduceOp op() const { return weighted_ ? shm::ReduceOp::sum : inner_op_; }
-  shm::DType dtype() const { return weighted_ ? shm::DType::f32 : stored_; }
+  ReduceOp inner_op() const { return inner_op_; }
+  ReduceOp op() const { return weighted_ ? ReduceOp::sum : inner_op_; }
+  DType dtype() const { return weighted_ ? DType::f32 : stored_; }
 
   /// What to give to the collective across: `data` itself, or a copy in float that lives as long as this.
   std::byte* begin(std::byte* data, size_t elements);
@@ -35,19 +35,19 @@ class Crossing {
   void end(const std::byte* result, std::byte* data, size_t elements) const;
 
  private:
-  const shm::DType stored_;
+  const DType stored_;
   const float ranks_;  // of the group
-  const float mates_;  // of this host
+  const float host_ranks_;
   const bool divides_;
   const bool weighted_;
-  const shm::ReduceOp inner_op_;
+  const ReduceOp inner_op_;
   std::vector<float> floats_;
 };
 
 /// Divides every element. Only floating types; half and bfloat16 are divided in float.
-void divide(std::byte* data, size_t elements, shm::DType dtype, float divisor);
+void divide(std::byte* data, size_t elements, DType dtype, float divisor);
 /// Half or bfloat16 to float and back. No alignment is needed.
-void widen(shm::DType dtype, const std::byte* from, size_t elements, float* to);
-void narrow(shm::DType dtype, const float* from, size_t elements, std::byte* to);
+void widen(DType dtype, const std::byte* from, size_t elements, float* to);
+void narrow(DType dtype, const float* from, size_t elements, std::byte* to);
 
 }  // namespace trireme

@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "trireme/comm/engine/shm.h"
+#include "trireme/comm/engine/shm/group.h"
 #include "trireme/comm/engine/test_engine_ops.h"
 #include "trireme/comm/engine/test_thread_engine.h"
 #include "trireme/comm/engine/topology.h"
@@ -43,7 +43,7 @@ class Hosts {
     parts.flat = part(all, rank, 3);
     return parts;
   }
-  std::unique_ptr<Engine> engine(int rank) { return make_hierarchical_engine({rank, ranks()}, parts(rank)); }
+  std::unique_ptr<Engine> engine(int rank) { return make_hierarchical_engine({.me = {rank, ranks()}}, parts(rank)); }
 
   /// Each rank in a thread.
   void run(const std::function<void(Engine&)>& body) {
@@ -58,7 +58,7 @@ class Hosts {
     if (members.size() == 1) return nullptr;
     const std::lock_guard lock(mutex_);
     auto& group = groups_[{level, members}];
-    if (!group) group = std::make_shared<ThreadGroup>(static_cast<int>(members.size()), timeout_);
+    if (!group) group = std::make_shared<ThreadGroup>(static_cast<int>(members.size()), timeout_, members);
     return group->engine(static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin()));
   }
 
@@ -104,7 +104,7 @@ TEST_P(Hierarchical, AverageIsOverRanksNotOverHosts) {
     hosts.run([dtype](Engine& engine) {
       const int me = engine.me().rank;
       const int size = engine.me().size;
-      Bytes data(shm::size_of(dtype));
+      Bytes data(size_of(dtype));
       const float value = static_cast<float>(me * 12);
       if (dtype == DType::f32) std::memcpy(data.data(), &value, 4);
       const double wide = value;
@@ -112,7 +112,7 @@ TEST_P(Hierarchical, AverageIsOverRanksNotOverHosts) {
       const uint16_t narrow = dtype == DType::f16 ? shm::narrow_f16(value) : shm::narrow_bf16(value);
       if (data.size() == 2) std::memcpy(data.data(), &narrow, 2);
       engine.all_reduce(data.data(), 1, dtype, ReduceOp::avg);
-      EXPECT_EQ(testing::value_at(dtype, data, 0), 6.0 * (size - 1)) << shm::to_string(dtype);
+      EXPECT_EQ(testing::value_at(dtype, data, 0), 6.0 * (size - 1)) << to_string(dtype);
     });
 }
 
@@ -129,7 +129,9 @@ TEST(HierarchicalOverShm, EveryOperation) {
     const auto part = [&](const std::string& name, const std::vector<int>& members, int rank) {
       const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
       const RankInfo me{static_cast<int>(place), static_cast<int>(members.size())};
-      return make_shm_engine(store, {.name = name, .me = me, .piece_bytes = 4096, .timeout = 50s}, Deadline::in(50s));
+      return shm::Group::join(
+          store, {.name = name, .member = {.me = me, .names = members}, .piece_bytes = 4096, .timeout = 50s},
+          Deadline::in(50s));
     };
     in_threads(topology.ranks(), [&](int rank) {
       const int host = topology.host_of(rank);
@@ -138,7 +140,7 @@ TEST(HierarchicalOverShm, EveryOperation) {
       parts.inner = part(fmt::format("inner{}", host), topology.members(host), rank);
       parts.across = part(fmt::format("across{}", place), topology.column(place), rank);
       parts.flat = part("flat", {0, 1, 2, 3}, rank);
-      const auto engine = make_hierarchical_engine({rank, topology.ranks()}, std::move(parts));
+      const auto engine = make_hierarchical_engine({.me = {rank, topology.ranks()}}, std::move(parts));
       for (const testing::Step& step : testing::all_steps(topology.ranks(), 257)) Player(*engine, step).play();
       for (const testing::Step& step : testing::random_steps(kSanitized ? 30 : 100, topology.ranks(), 40000))
         Player(*engine, step).play();
@@ -166,8 +168,8 @@ TEST(HierarchicalFailure, IsHeardOnEveryHost) {
     if (engine.me().rank == 3) return engine.abort("out of memory");
     engine.all_reduce(&data, 1, DType::i32, ReduceOp::sum);
   });
-  EXPECT_THAT(texts[2], AllOf(HasSubstr("all_reduce on host 1 (ranks 2, 3)"), HasSubstr("rank 3 aborted the group"),
-                              HasSubstr("out of memory")));
+  EXPECT_THAT(texts[2], AllOf(HasSubstr("rank 2: all_reduce #1 int32[1] sum"), HasSubstr("on host 1 (ranks 2, 3): "),
+                              HasSubstr("rank 3 aborted the group: out of memory")));
   EXPECT_THAT(texts[0], AllOf(HasSubstr("all_reduce"), HasSubstr("out of memory")));
   EXPECT_THAT(texts[1], AllOf(HasSubstr("all_reduce"), HasSubstr("out of memory")));
 }
@@ -177,9 +179,23 @@ TEST(HierarchicalFailure, ATimeoutInsideOneHostEndsTheOthers) {
   const auto texts = messages(hosts, [](Engine& engine) {
     if (engine.me().rank != 2) engine.barrier();
   });
-  EXPECT_THAT(texts[1], AllOf(HasSubstr("barrier on host 1 (ranks 1, 2)"), HasSubstr("rank 1 waited in vain")));
+  EXPECT_THAT(texts[1], AllOf(HasSubstr("barrier #1"), HasSubstr("on host 1 (ranks 1, 2): "),
+                              HasSubstr("rank 1 waited in vain")));
   EXPECT_THAT(texts[0], HasSubstr("rank 0: barrier"));
   EXPECT_THAT(texts[3], HasSubstr("rank 3: barrier"));
+}
+
+TEST(HierarchicalFailure, BlamesInTheNumbersOfTheWholeGroup) {
+  Hosts hosts({0, 0, 1, 1});
+  hosts.run([](Engine& engine) {
+    try {
+      if (engine.me().rank == 3) engine.abort("out of memory");
+      engine.barrier();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const PeerError& error) {
+      EXPECT_EQ(error.rank(), 3) << error.what();
+    }
+  });
 }
 
 TEST(HierarchicalFailure, EveryFurtherCallThrows) {
@@ -216,16 +232,16 @@ TEST(HierarchicalFailure, PartsThatDoNotFitAreNamed) {
   Hosts hosts({0, 0, 1, 1});
   Hierarchy swapped = hosts.parts(1);
   EXPECT_THAT(message_of<UsageError>([&] {
-                make_hierarchical_engine({0, 4}, std::move(swapped));
+                make_hierarchical_engine({.me = {0, 4}}, std::move(swapped));
               }),
               AllOf(HasSubstr("inner"), HasSubstr("rank 1 of 2"), HasSubstr("rank 0 of 2")));
   Hierarchy lacking = hosts.parts(0);
   lacking.across.reset();
   EXPECT_THAT(message_of<UsageError>([&] {
-                make_hierarchical_engine({0, 4}, std::move(lacking));
+                make_hierarchical_engine({.me = {0, 4}}, std::move(lacking));
               }),
               AllOf(HasSubstr("no across engine"), HasSubstr("ranks 0, 2")));
-  EXPECT_THROW(make_hierarchical_engine({0, 3}, hosts.parts(0)), UsageError);
+  EXPECT_THROW(make_hierarchical_engine({.me = {0, 3}}, hosts.parts(0)), UsageError);
 }
 
 }  // namespace

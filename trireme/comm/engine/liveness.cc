@@ -16,9 +16,9 @@ namespace trireme {
 namespace {
 
 constexpr int kQueue = 4096;
-constexpr int kPatienceForData = 30;  // seconds; of TCP_DEFER_ACCEPT
-constexpr size_t kAtOnce = 256;       // descriptors, of which a process may have no more than 1024
-constexpr size_t kMostNamed = 8;
+constexpr int kAcceptDelay = 30;  // seconds; of TCP_DEFER_ACCEPT
+constexpr size_t kAtOnce = 256;   // descriptors, of which a process may have no more than 1024
+constexpr size_t kMaxNamed = 8;
 
 Life judge(int error) {
   if (error == 0) return Life::alive;
@@ -73,7 +73,7 @@ class Inquiry {
       else
         answers_[suspect] = judge(errno_of_connect(socket.get()));
     } catch (const UsageError&) {
-      answers_[suspect] = Life::unreachable;  // a name that nobody knows
+      answers_[suspect] = Life::unreachable;  // an unknown host name
     } catch (const SystemError&) {
       return false;
     }
@@ -112,29 +112,33 @@ class Inquiry {
   size_t next_ = 0;
 };
 
-std::string name_culprits(std::span<const Suspect> suspects, const std::vector<std::optional<Life>>& lives) {
+Blame name_culprits(std::span<const Suspect> suspects, const std::vector<std::optional<Life>>& lives) {
+  Blame result;
   std::vector<std::string> culprits;
   const auto collect = [&](Life life, const char* fate) {
-    for (size_t i = 0; i < suspects.size(); ++i)
-      if (lives[i] == life) culprits.push_back(suspects[i].name + fate);
+    for (size_t i = 0; i < suspects.size(); ++i) {
+      if (lives[i] != life) continue;
+      if (!result.rank) result.rank = suspects[i].rank;
+      culprits.push_back(suspects[i].name + fate);
+    }
   };
   collect(Life::dead, " died");
   collect(Life::unreachable, " is unreachable");
-  if (culprits.size() <= kMostNamed) return join(culprits, ", ");
-  const size_t more = culprits.size() - kMostNamed;
-  culprits.resize(kMostNamed);
-  return fmt::format("{} and {} more", join(culprits, ", "), more);
+  const size_t more = culprits.size() - std::min(culprits.size(), kMaxNamed);
+  culprits.resize(culprits.size() - more);
+  result.reason = join(culprits, ", ") + (more == 0 ? "" : fmt::format(" and {} more", more));
+  return result;
 }
 
 }  // namespace
 
 Beacon::Beacon(const std::string& address) : socket_(listen_tcp(address, 0, kQueue)) {
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kPatienceForData, sizeof kPatienceForData);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_DEFER_ACCEPT, &kAcceptDelay, sizeof kAcceptDelay);
   endpoint_ = {ip_text(local_address(socket_.get())), port_of(local_address(socket_.get()))};
 }
 
 Life probe(const Endpoint& endpoint, Deadline deadline) {
-  const Suspect suspect{to_string(endpoint), endpoint};
+  const Suspect suspect{0, to_string(endpoint), endpoint};
   const auto answer = probe_all({&suspect, 1}, deadline)[0];
   if (!answer) throw SystemError(EMFILE, "cannot ask whether the process at {} lives", suspect.name);
   return *answer;
@@ -144,21 +148,21 @@ std::vector<std::optional<Life>> probe_all(std::span<const Suspect> suspects, De
   return Inquiry(suspects, deadline).hold();
 }
 
-std::string blame(std::span<const Suspect> suspects, Deadline deadline) noexcept {
+Blame blame(std::span<const Suspect> suspects, Deadline deadline) noexcept {
   try {
     return name_culprits(suspects, probe_all(suspects, deadline));
   } catch (const std::exception&) {
-    return "";
+    return {};
   }
 }
 
-std::string name_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept {
+Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept {
   try {
     std::vector<std::optional<Life>> lives = probe_all(suspects, deadline);
     std::replace(lives.begin(), lives.end(), std::optional(Life::unreachable), std::optional<Life>());
     return name_culprits(suspects, lives);
   } catch (const std::exception&) {
-    return "";
+    return {};
   }
 }
 

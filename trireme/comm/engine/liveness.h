@@ -1,11 +1,11 @@
-// Who of the others still lives? Asked when a collective fails, to tell the culprit from its victims.
+// Which of the other processes are alive: asked when a collective fails, to tell the culprit from its victims.
 //
 //   const Beacon beacon("10.0.0.1");                      // on every rank, as long as the group lives
 //   store.set("beacon/2", to_string(beacon.endpoint()));
 //   …
-//   blame({{"rank 2 (process 123 on node1)", endpoint}, …});      // "rank 2 (process 123 on node1) died"
+//   blame({{2, "rank 2 (process 123 on node1)", endpoint}, …});   // {2, "rank 2 (process 123 on node1) died"}
 //
-// How it works: a beacon is a listening socket that nobody ever accepts from. The kernel answers connections to it on
+// How it works: a beacon is a listening socket that never accepts. The kernel answers connections to it on
 // its own, so a process that computes, waits or is stopped still answers; and the kernel closes it with the process,
 // however that ends, so a dead one refuses. No thread, no message, no heartbeat.
 //
@@ -22,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/engine/blame.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/net.h"
@@ -41,15 +42,16 @@ class Beacon {
 
 enum class Life {
   alive,        ///< perhaps busy, perhaps stopped
-  dead,         ///< its machine says that nobody listens any more
+  dead,         ///< its machine refuses the connection
   unreachable,  ///< no answer by the deadline, or no way there
 };
 
 /// Throws SystemError when this process has no descriptor left to ask with.
 Life probe(const Endpoint& endpoint, Deadline deadline);
 
-/// A process with its name as it shall appear: "rank 2 (process 123 on node1)".
+/// A process with its rank, and its name as it shall appear: "rank 2 (process 123 on node1)".
 struct Suspect {
+  int rank;
   std::string name;
   Endpoint endpoint;
 };
@@ -57,12 +59,10 @@ struct Suspect {
 /// Probes all at once. Nothing where the deadline came before the turn, or no descriptor was left.
 std::vector<std::optional<Life>> probe_all(std::span<const Suspect> suspects, Deadline deadline);
 
-/// "rank 2 (process 123 on node1) died", several with commas, "… is unreachable"; "" when all live. The dead come first
-/// and, in the order given, the first of them is the first named. Never throws.
-std::string blame(std::span<const Suspect> suspects,
-                  Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
-/// The same without those who are only unreachable: they may come back.
-std::string name_dead(std::span<const Suspect> suspects,
-                      Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
+/// "rank 2 (process 123 on node1) died", several with commas, "… is unreachable"; empty when all live. The dead come
+/// first and, in the order given, the first of them is the first named, and the rank that is blamed. Never throws.
+Blame blame(std::span<const Suspect> suspects, Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
+/// The same without those that are only unreachable: they may answer later.
+Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
 
 }  // namespace trireme

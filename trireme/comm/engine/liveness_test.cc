@@ -81,9 +81,9 @@ TEST(Beacon, AnswersAsLongAsItIsThere) {
 // Without TCP_DEFER_ACCEPT the queue would be full after 4096.
 TEST(Beacon, AnswersAnyNumberOfProbes) {
   const Beacon beacon("127.0.0.1");
-  const std::vector<Suspect> suspects(5000, Suspect{"me", beacon.endpoint()});
+  const std::vector<Suspect> suspects(5000, Suspect{0, "me", beacon.endpoint()});
   for (const auto& life : probe_all(suspects, soon())) ASSERT_EQ(life, Life::alive);
-  EXPECT_EQ(blame(suspects), "");
+  EXPECT_EQ(blame(suspects), Blame());
 }
 
 TEST(Beacon, AnAddressThatIsNotOursIsASystemError) {
@@ -111,33 +111,34 @@ TEST(Blame, NamesTheDeadFirstThenTheUnreachable) {
   const Beacon mine("127.0.0.1");
   const Silence silence;
   Child child;
-  const std::vector<Suspect> suspects = {
-      {"rank 0", mine.endpoint()}, {"rank 1", silence.endpoint()}, {"rank 2 (process 123 on b)", child.endpoint()}};
-  EXPECT_EQ(blame({&suspects[0], 1}), "");
-  EXPECT_EQ(blame(suspects, Deadline::in(200ms)), "rank 1 is unreachable");
+  const std::vector<Suspect> suspects = {{0, "rank 0", mine.endpoint()},
+                                         {1, "rank 1", silence.endpoint()},
+                                         {2, "rank 2 (process 123 on b)", child.endpoint()}};
+  EXPECT_EQ(blame({&suspects[0], 1}), Blame());
+  EXPECT_EQ(blame(suspects, Deadline::in(200ms)), (Blame{1, "rank 1 is unreachable"}));
   child.kill();
-  EXPECT_EQ(blame(suspects, Deadline::in(200ms)), "rank 2 (process 123 on b) died, rank 1 is unreachable");
-  EXPECT_EQ(name_dead(suspects, Deadline::in(200ms)), "rank 2 (process 123 on b) died");
+  EXPECT_EQ(blame(suspects, Deadline::in(200ms)), (Blame{2, "rank 2 (process 123 on b) died, rank 1 is unreachable"}));
+  EXPECT_EQ(blame_dead(suspects, Deadline::in(200ms)), (Blame{2, "rank 2 (process 123 on b) died"}));
 }
 
 TEST(Blame, AsksAllAtOnceAndNamesAFew) {
   const Silence silence;
   std::vector<Suspect> suspects;
-  for (int rank = 0; rank < 100; ++rank) suspects.push_back({"rank " + std::to_string(rank), silence.endpoint()});
+  for (int rank = 0; rank < 100; ++rank) suspects.push_back({rank, "rank " + std::to_string(rank), silence.endpoint()});
   const auto begin = Clock::now();
-  const std::string text = blame(suspects, Deadline::in(200ms));
+  const std::string text = blame(suspects, Deadline::in(200ms)).reason;
   EXPECT_LT(Clock::now() - begin, 5s);
   EXPECT_NE(text.find("rank 7 is unreachable and 92 more"), std::string::npos) << text;
 }
 
 TEST(Blame, WithoutDescriptorsBlamesNobody) {
   const Beacon mine("127.0.0.1");
-  const std::vector<Suspect> suspects = {{"rank 0", mine.endpoint()}};
+  const std::vector<Suspect> suspects = {{0, "rank 0", mine.endpoint()}};
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const rlimit none{0, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const std::string text = blame(suspects);
+  const Blame nobody = blame(suspects);
   bool thrown = false;
   try {
     probe(mine.endpoint(), soon());
@@ -145,7 +146,7 @@ TEST(Blame, WithoutDescriptorsBlamesNobody) {
     thrown = true;
   }
   ::setrlimit(RLIMIT_NOFILE, &before);
-  EXPECT_EQ(text, "");
+  EXPECT_EQ(nobody, Blame());
   EXPECT_TRUE(thrown);
 }
 

@@ -9,6 +9,6 @@
 
 namespace trireme {
 
-std::unique_ptr<Engine> make_local_engine();
+std::unique_ptr<Engine> make_local_engine(std::string group = "");
 
 }  // namespace trireme

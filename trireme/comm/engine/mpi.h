@@ -11,7 +11,7 @@
 //
 // MPI cannot take back an operation that has begun. After a PeerError, therefore, its buffers may still be written to
 // and no engine of this process makes another MPI call: leave the program. At its exit MPI_Abort ends the whole job,
-// which is also what happens when it ends with a status other than 0; so nobody hangs in MPI_Finalize.
+// which is also what happens when it ends with a status other than 0; so no rank hangs in MPI_Finalize.
 //
 // all_reduce and the others reduce in the library's order. All ranks get the same bits as far as the library's own
 // algorithms give them, which Open MPI's and MPICH's do. Half and bfloat16 are rounded at each step, averages of them
@@ -30,9 +30,10 @@
 namespace trireme {
 
 struct MpiOptions {
-  std::vector<int> world_ranks{};                          ///< the group, in its order; empty: all of MPI_COMM_WORLD
-  Clock::duration timeout = std::chrono::minutes(30);      ///< for one operation, and for meeting
-  size_t most_elements = std::numeric_limits<int>::max();  ///< in one MPI call; less only in tests
+  std::string group{};                                    ///< its name, for PeerError::group()
+  std::vector<int> world_ranks{};                         ///< the group, in its order; empty: all of MPI_COMM_WORLD
+  Clock::duration timeout = std::chrono::minutes(30);     ///< for one operation, and for meeting
+  size_t max_elements = std::numeric_limits<int>::max();  ///< in one MPI call; less only in tests
 };
 
 /// The reason why make_mpi_engine() and mpi_world() would throw, or nothing when the plugin is there.
@@ -42,7 +43,7 @@ std::optional<std::string> why_no_mpi();
 RankInfo mpi_world();
 
 /// Meets the others of the group: every one of them must call it, with the same list. UsageError: this process is not
-/// in the list, or the list is impossible. PeerError: somebody did not come in time.
+/// in the list, or the list is impossible. PeerError: a rank did not come in time.
 std::unique_ptr<Engine> make_mpi_engine(const MpiOptions& options);
 
 }  // namespace trireme

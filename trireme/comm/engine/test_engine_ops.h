@@ -51,12 +51,12 @@ inline std::vector<Step> random_steps(size_t count, int ranks, size_t longest = 
   std::vector<Step> steps;
   while (steps.size() < count) {
     Step step{static_cast<Kind>(random() % kKinds),
-              shm::kDTypes[random() % 10],
-              shm::kReduceOps[random() % 5],
+              kDTypes[random() % 10],
+              kReduceOps[random() % 5],
               static_cast<int>(random() % static_cast<unsigned>(ranks)),
               random() % 4 == 0 ? random() % (longest + 1) : random() % 20,
               steps.size()};
-    if (step.op == ReduceOp::avg && !shm::is_floating(step.dtype)) step.op = ReduceOp::sum;
+    if (step.op == ReduceOp::avg && !is_floating(step.dtype)) step.op = ReduceOp::sum;
     steps.push_back(step);
   }
   return steps;
@@ -66,10 +66,10 @@ inline std::vector<Step> random_steps(size_t count, int ranks, size_t longest = 
 inline std::vector<Step> all_steps(int ranks, size_t elements) {
   std::vector<Step> steps;
   for (int kind = 0; kind < kKinds; ++kind)
-    for (const DType dtype : shm::kDTypes)
-      for (const ReduceOp op : shm::kReduceOps) {
+    for (const DType dtype : kDTypes)
+      for (const ReduceOp op : kReduceOps) {
         const bool reduces = kind == 0 || kind == 1 || kind == static_cast<int>(Kind::reduce_scatter);
-        if (op == ReduceOp::avg && !shm::is_floating(dtype)) continue;
+        if (op == ReduceOp::avg && !is_floating(dtype)) continue;
         if (!reduces && op != ReduceOp::sum) continue;
         const int root = static_cast<int>(steps.size()) % ranks;
         steps.push_back({static_cast<Kind>(kind), dtype, op, root, elements, steps.size()});
@@ -90,7 +90,7 @@ inline double value_at(DType dtype, const Bytes& bytes, size_t i) {
 /// Sums and products of floating types may be joined in any order; test values stay below 16 in magnitude, so that a
 /// rounding is worth at most 16 units. Everything else must be the same bits.
 inline void expect_near(DType dtype, ReduceOp op, const Bytes& got, const Bytes& wanted, const std::string& what) {
-  const bool exact = !shm::is_floating(dtype) || op == ReduceOp::min || op == ReduceOp::max;
+  const bool exact = !is_floating(dtype) || op == ReduceOp::min || op == ReduceOp::max;
   if (exact || got == wanted) {
     EXPECT_EQ(got, wanted) << what;
     return;
@@ -98,7 +98,7 @@ inline void expect_near(DType dtype, ReduceOp op, const Bytes& got, const Bytes&
   const int digits = dtype == DType::f32 ? 24 : dtype == DType::f64 ? 53 : dtype == DType::f16 ? 11 : 8;
   const double tolerance = 64 * std::ldexp(1.0, -digits);
   ASSERT_EQ(got.size(), wanted.size()) << what;
-  for (size_t i = 0; i < got.size() / shm::size_of(dtype); ++i)
+  for (size_t i = 0; i < got.size() / size_of(dtype); ++i)
     ASSERT_NEAR(value_at(dtype, got, i), value_at(dtype, wanted, i), tolerance) << what << ", element " << i;
 }
 
@@ -135,11 +135,11 @@ class Player {
  private:
   size_t rank() const { return static_cast<size_t>(engine_.me().rank); }
   bool is_root() const { return engine_.me().rank == step_.root; }
-  size_t width() const { return shm::size_of(step_.dtype); }
+  size_t width() const { return size_of(step_.dtype); }
   std::string what() const {
     return fmt::format("step {}: kind {}, {}, {}, {} elements, root {}, rank {} of {}", step_.seed,
-                       static_cast<int>(step_.kind), shm::to_string(step_.dtype), shm::to_string(step_.op),
-                       step_.elements, step_.root, rank(), ranks_);
+                       static_cast<int>(step_.kind), to_string(step_.dtype), to_string(step_.op), step_.elements,
+                       step_.root, rank(), ranks_);
   }
   Bytes values(size_t of, size_t elements) const { return random_values(step_.dtype, elements, step_.seed * 64 + of); }
   Bytes joined(size_t elements) const {

@@ -30,11 +30,12 @@ struct Shown {
 
 class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
  public:
-  explicit ThreadGroup(int size, Clock::duration timeout = std::chrono::seconds(50))
-      : size_(size), timeout_(timeout), shown_(static_cast<size_t>(size)) {}
+  explicit ThreadGroup(int size, Clock::duration timeout = std::chrono::seconds(50), RankNames names = {})
+      : size_(size), timeout_(timeout), names_(std::move(names)), shown_(static_cast<size_t>(size)) {}
 
   std::unique_ptr<Engine> engine(int rank);
   int size() const { return size_; }
+  const RankNames& names() const { return names_; }
 
   /// Everyone's Shown, valid until leave().
   const std::vector<Shown>& meet(int rank, Shown shown) {
@@ -47,9 +48,9 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
     std::unique_lock lock(mutex_);
     arrive(lock, rank);
   }
-  void abort(int rank, std::string_view reason) {
+  void abort(const Blame& blame) {
     const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = "rank " + std::to_string(rank) + " aborted the group: " + std::string(reason);
+    if (failure_.empty()) failure_ = blame;
     changed_.notify_all();
   }
   void put(int from, int to, std::string bytes) {
@@ -69,12 +70,12 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
 
  private:
   void check() const {
-    if (!failure_.empty()) throw PeerError("{}", failure_);
+    if (!failure_.empty()) throw error_of(failure_);
   }
   template <typename Condition>
   void wait(std::unique_lock<std::mutex>& lock, int rank, Condition condition) {
     const bool came = changed_.wait_for(lock, timeout_, [&] { return condition() || !failure_.empty(); });
-    if (!came && failure_.empty()) failure_ = "rank " + std::to_string(rank) + " waited in vain";
+    if (!came && failure_.empty()) failure_ = {.reason = fmt::format("rank {} waited in vain", called(names_, rank))};
     if (!came) changed_.notify_all();
     if (!condition()) check();
   }
@@ -91,78 +92,79 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
 
   const int size_;
   const Clock::duration timeout_;
+  const RankNames names_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<Shown> shown_;
   int arrived_ = 0;
   size_t round_ = 0;
-  std::string failure_;
+  Blame failure_;
   std::map<std::pair<int, int>, std::deque<std::string>> mail_;
 };
 
 class ThreadEngine : public Engine {
  public:
-  ThreadEngine(std::shared_ptr<ThreadGroup> group, int rank) : group_(std::move(group)), rank_(rank) {}
+  ThreadEngine(std::shared_ptr<ThreadGroup> group, int rank)
+      : Engine({.me = {rank, group->size()}, .names = group->names()}), group_(std::move(group)), rank_(rank) {}
 
   const char* name() const override { return "thread"; }
-  RankInfo me() const override { return {rank_, group_->size()}; }
-
-  void all_reduce(void* data, size_t elements, DType dtype, ReduceOp op) override {
-    const auto result = joined(data, 0, elements, dtype, op);
-    copy(data, result.data(), result.size());
-  }
-  void reduce(void* data, size_t elements, DType dtype, ReduceOp op, int root) override {
-    const auto result = joined(data, 0, elements, dtype, op);
-    if (rank_ == root) copy(data, result.data(), result.size());
-  }
-  void broadcast(void* data, size_t elements, DType dtype, int root) override {
-    const auto& all = group_->meet(rank_, {bytes(data), {}});
-    if (rank_ != root) copy(data, all[static_cast<size_t>(root)].input, elements * size_of(dtype));
-    group_->leave(rank_);
-  }
-  void all_gather(const void* input, Counts counts, DType dtype, void* output) override {
-    const auto& all = group_->meet(rank_, {bytes(input), {}});
-    auto* to = static_cast<std::byte*>(output);
-    for (size_t k = 0; k < counts.size() && output != nullptr; to += counts[k++] * size_of(dtype))
-      copy(to, all[k].input, counts[k] * size_of(dtype));
-    group_->leave(rank_);
-  }
-  void gather(const void* input, Counts counts, DType dtype, void* output, int root) override {
-    all_gather(input, counts, dtype, rank_ == root ? output : nullptr);
-  }
-  void scatter(const void* input, Counts counts, DType dtype, void* output, int root) override {
-    const auto& all = group_->meet(rank_, {bytes(input), {}});
-    const size_t count = counts[static_cast<size_t>(rank_)] * size_of(dtype);
-    copy(output, all[static_cast<size_t>(root)].input + offsets(counts, dtype)[static_cast<size_t>(rank_)], count);
-    group_->leave(rank_);
-  }
-  void reduce_scatter(const void* input, Counts counts, DType dtype, ReduceOp op, void* output) override {
-    const auto starts = offsets(counts, dtype);
-    const auto me = static_cast<size_t>(rank_);
-    const auto result = joined(input, starts[me], counts[me], dtype, op);
-    copy(output, result.data(), result.size());
-  }
-  void all_to_all(const void* input, Counts sent, DType dtype, void* output, Counts received) override {
-    const auto& all = group_->meet(rank_, {bytes(input), offsets(sent, dtype)});
-    auto* to = static_cast<std::byte*>(output);
-    for (size_t k = 0; k < received.size(); to += received[k++] * size_of(dtype))
-      copy(to, all[k].input + all[k].offsets[static_cast<size_t>(rank_)], received[k] * size_of(dtype));
-    group_->leave(rank_);
-  }
-  void barrier() override { group_->meet(rank_, {}); }
-  void send(const void* data, size_t elements, DType dtype, int to) override {
-    group_->put(rank_, to, std::string(static_cast<const char*>(data), elements * size_of(dtype)));
-  }
-  void recv(void* data, size_t elements, DType dtype, int from) override {
-    const std::string message = group_->take(from, rank_);
-    if (message.size() != elements * size_of(dtype))
-      throw UsageError("rank {} sent {} bytes, rank {} expects {}", from, message.size(), rank_,
-                       elements * size_of(dtype));
-    copy(data, message.data(), message.size());
-  }
-  void abort(std::string_view reason) override { group_->abort(rank_, reason); }
 
  private:
+  void do_all_reduce(const Operation& call, void* data) override {
+    const auto result = joined(call, data, 0, call.dims.elements);
+    copy(data, result.data(), result.size());
+  }
+  void do_reduce(const Operation& call, void* data) override {
+    const auto result = joined(call, data, 0, call.dims.elements);
+    if (rank_ == call.root) copy(data, result.data(), result.size());
+  }
+  void do_broadcast(const Operation& call, void* data) override {
+    const auto& all = group_->meet(rank_, {bytes(data), {}});
+    if (rank_ != call.root) copy(data, all[static_cast<size_t>(call.root)].input, size_in_bytes(call));
+    group_->leave(rank_);
+  }
+  void do_all_gather(const Operation& call, const void* input, Counts counts, void* output) override {
+    const auto& all = group_->meet(rank_, {bytes(input), {}});
+    auto* to = static_cast<std::byte*>(output);
+    for (size_t k = 0; k < counts.size() && output != nullptr; to += counts[k++] * size_of(call.dtype))
+      copy(to, all[k].input, counts[k] * size_of(call.dtype));
+    group_->leave(rank_);
+  }
+  void do_gather(const Operation& call, const void* input, Counts counts, void* output) override {
+    do_all_gather(call, input, counts, rank_ == call.root ? output : nullptr);
+  }
+  void do_scatter(const Operation& call, const void* input, Counts counts, void* output) override {
+    const auto& all = group_->meet(rank_, {bytes(input), {}});
+    const auto me = static_cast<size_t>(rank_);
+    const size_t start = offsets(counts, call.dtype)[me];
+    copy(output, all[static_cast<size_t>(call.root)].input + start, counts[me] * size_of(call.dtype));
+    group_->leave(rank_);
+  }
+  void do_reduce_scatter(const Operation& call, const void* input, Counts counts, void* output) override {
+    const auto me = static_cast<size_t>(rank_);
+    const auto result = joined(call, input, offsets(counts, call.dtype)[me], counts[me]);
+    copy(output, result.data(), result.size());
+  }
+  void do_all_to_all(const Operation& call, const void* input, Counts sent, void* output, Counts received) override {
+    const auto& all = group_->meet(rank_, {bytes(input), offsets(sent, call.dtype)});
+    auto* to = static_cast<std::byte*>(output);
+    for (size_t k = 0; k < received.size(); to += received[k++] * size_of(call.dtype))
+      copy(to, all[k].input + all[k].offsets[static_cast<size_t>(rank_)], received[k] * size_of(call.dtype));
+    group_->leave(rank_);
+  }
+  void do_barrier(const Operation& /*call*/) override { group_->meet(rank_, {}); }
+  void do_send(const Operation& call, const void* data) override {
+    group_->put(rank_, call.to, std::string(static_cast<const char*>(data), size_in_bytes(call)));
+  }
+  void do_recv(const Operation& call, void* data) override {
+    const std::string message = group_->take(call.root, rank_);
+    if (message.size() != size_in_bytes(call))
+      throw Disagreement("rank {} sent {} bytes, rank {} expects {}", call.root, message.size(), rank_,
+                         size_in_bytes(call));
+    copy(data, message.data(), message.size());
+  }
+  void do_abort(const Blame& blame) override { group_->abort(blame); }
+
   static const std::byte* bytes(const void* data) { return static_cast<const std::byte*>(data); }
   static void copy(void* to, const void* from, size_t size) {
     if (size != 0 && to != from) std::memmove(to, from, size);
@@ -172,12 +174,13 @@ class ThreadEngine : public Engine {
     for (const size_t count : counts) starts.push_back(starts.back() + count * size_of(dtype));
     return starts;
   }
-  std::vector<std::byte> joined(const void* input, size_t offset, size_t elements, DType dtype, ReduceOp op) {
+  static size_t size_in_bytes(const Operation& call) { return call.dims.elements * size_of(call.dtype); }
+  std::vector<std::byte> joined(const Operation& call, const void* input, size_t offset, size_t elements) {
     const auto& all = group_->meet(rank_, {bytes(input), {}});
     std::vector<const std::byte*> sources;
     for (const Shown& shown : all) sources.push_back(shown.input + offset);
-    std::vector<std::byte> result(elements * size_of(dtype));
-    if (elements != 0) shm::reduce(dtype, op, sources, elements, result.data());
+    std::vector<std::byte> result(elements * size_of(call.dtype));
+    if (elements != 0) shm::reduce(call.dtype, call.op, sources, elements, result.data());
     group_->leave(rank_);
     return result;
   }

@@ -1,4 +1,4 @@
-// Which rank is on which host, and at which place there. Pure: made from one list, asks nobody.
+// Which rank is on which host, and at which place there. Pure: made from one list.
 //
 //   Topology topology({0, 1, 0, 1});          // ranks 0 and 2 on host 0, ranks 1 and 3 on host 1
 //   topology.place_of(3);                     // 1: the second of its host
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 namespace trireme {
@@ -34,5 +35,8 @@ class Topology {
   std::vector<int> place_of_;
   std::vector<std::vector<int>> members_;
 };
+
+/// "rank 3" or "ranks 2, 3".
+std::string name_ranks(const std::vector<int>& ranks);
 
 }  // namespace trireme

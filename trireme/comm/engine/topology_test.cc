@@ -35,5 +35,10 @@ TEST(Topology, HostsInAnotherOrderAreRefused) {
   EXPECT_THROW(Topology({0, -1}), UsageError);
 }
 
+TEST(Topology, NamesRanks) {
+  EXPECT_EQ(name_ranks({3}), "rank 3");
+  EXPECT_EQ(name_ranks({2, 3}), "ranks 2, 3");
+}
+
 }  // namespace
 }  // namespace trireme

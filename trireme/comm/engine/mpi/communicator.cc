@@ -5,14 +5,14 @@
 
 #include "trireme/comm/engine/mpi/communicator_impl.h"
 #include "trireme/comm/engine/mpi/patience_impl.h"
-#include "trireme/comm/engine/rank_words.h"
+#include "trireme/comm/engine/topology.h"
 #include "trireme/core/text.h"
 
 namespace trireme::mpi {
 namespace {
 
 constexpr int kAbortTag = 1;
-constexpr int kLongestReason = 1024;
+constexpr int kMaxReason = 1024;
 
 int64_t millis(Clock::duration time) {
   return std::chrono::duration_cast<Millis>(time).count();
@@ -40,7 +40,7 @@ int tag_of(const std::vector<int>& ranks) {
   return static_cast<int>(0x4000u | (hash & 0x3fffu));  // 32767 is the most that MPI promises
 }
 
-// An empty message from everyone to the group's first and back: when it returns, all have come.
+// An empty message from every rank to the group's first and back: when it returns, all ranks are there.
 class Meeting {
  public:
   Meeting(Library& library, const std::vector<int>& ranks) : library_(library), ranks_(ranks), tag_(tag_of(ranks)) {}
@@ -150,35 +150,21 @@ Communicator::~Communicator() {
   MPI_Comm_free(&collectives_);
 }
 
-void Communicator::perform(const std::string& what, const std::function<void(Deadline)>& body) {
+void Communicator::perform(const std::function<void(Deadline)>& body) {
   check_alive();
   const Library::Operation under_way(library_);
-  const auto begun = Clock::now();
   try {
-    body(Deadline::at(begun + timeout_));
-  } catch (const UsageError& error) {
-    throw UsageError("{}", fail(what, begun, error.what()));
-  } catch (const PeerError& error) {
-    throw PeerError("{}", fail(what, begun, error.what()));
+    body(Deadline::in(timeout_));
+  } catch (const Error& error) {
+    library_.give_up(error.what());
+    throw;
   }
-}
-
-std::string Communicator::fail(const std::string& what, Clock::time_point begun, const char* reason) {
-  const std::string text =
-      fmt::format("rank {}: {}, after {} ms: {}", me_.rank, what, millis(Clock::now() - begun), reason);
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = text;
-  }
-  tell(text);
-  library_.give_up(text);
-  return text;
 }
 
 void Communicator::check_alive() {
   library_.check_usable();
   const std::lock_guard lock(mutex_);
-  if (!failure_.empty()) throw PeerError("{}", failure_);
+  if (!failure_.empty()) throw error_of(failure_);
 }
 
 void Communicator::run(const char* name, Deadline deadline, const std::function<int(MPI_Request*)>& start) {
@@ -233,26 +219,26 @@ void Communicator::hear_aborts() {
   MPI_Status status{};
   check(MPI_Improbe(MPI_ANY_SOURCE, kAbortTag, collectives_, &found, &message, &status), "MPI_Improbe");
   if (found == 0) return;
-  std::string text(kLongestReason, '\0');
+  std::string text(kMaxReason, '\0');
   int length = 0;
   check(MPI_Get_count(&status, MPI_CHAR, &length), "MPI_Get_count");
-  length = std::min(length, kLongestReason);
+  length = std::min(length, kMaxReason);
   check(MPI_Mrecv(text.data(), length, MPI_CHAR, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
   const std::lock_guard lock(mutex_);
-  told_ = true;  // by the one who sent it
-  throw PeerError("rank {} aborted the group: {}", status.MPI_SOURCE, text.substr(0, static_cast<size_t>(length)));
+  told_ = true;  // by the sender
+  throw error_of(decode_blame(std::string_view(text).substr(0, static_cast<size_t>(length))));
 }
 
-void Communicator::abort(std::string_view reason) {
+void Communicator::abort(const Blame& blame) {
   {
     const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = fmt::format("rank {} aborted the group: {}", me_.rank, reason);
+    if (failure_.empty()) failure_ = blame;
   }
   library_.note_abort();
-  tell(reason);
+  tell(blame);
 }
 
-void Communicator::tell(std::string_view reason) {
+void Communicator::tell(const Blame& blame) {
   {
     const std::lock_guard lock(mutex_);
     if (std::exchange(told_, true)) return;
@@ -260,7 +246,7 @@ void Communicator::tell(std::string_view reason) {
   const auto turn = library_.turn();
   int finalised = 1;
   if (MPI_Finalized(&finalised) != MPI_SUCCESS || finalised) return;
-  const std::string& text = keep(std::string(reason.substr(0, kLongestReason)));
+  const std::string& text = keep(encode(blame).substr(0, kMaxReason));
   for (int rank = 0; rank < me_.size; ++rank) {
     if (rank == me_.rank) continue;
     MPI_Request request = MPI_REQUEST_NULL;

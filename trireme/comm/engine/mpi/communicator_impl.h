@@ -1,8 +1,8 @@
 // The ranks of one group in MPI: how they meet, wait with a deadline, and end each other's waits.
 //
-// Nothing here blocks in MPI except making the communicators, and that only when all are known to have come: whatever
-// is started is a request that is polled until the deadline. MPI itself tells nobody that a rank has given up. So a
-// rank that does tells all others by a message of its own kind, for which everyone looks who waits long.
+// Nothing here blocks in MPI except making the communicators, and that only after all ranks have met: every
+// operation is a request that is polled until the deadline. MPI does not report that a rank has given up. So a rank
+// that gives up sends all others a message of its own kind, and a rank that waits long looks for such a message.
 #pragma once
 
 #include <mpi.h>
@@ -10,10 +10,9 @@
 #include <functional>
 #include <mutex>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
+#include "trireme/comm/engine/blame.h"
 #include "trireme/comm/engine/mpi.h"
 #include "trireme/comm/engine/mpi/library_impl.h"
 #include "trireme/core/error.h"
@@ -34,9 +33,8 @@ class Communicator {
   /// For the caller's own messages.
   MPI_Comm messages() const { return messages_; }
 
-  /// Runs one operation. What it throws becomes the end of the group, in a text that names this rank, `what` and the
-  /// time; the others are told.
-  void perform(const std::string& what, const std::function<void(Deadline)>& body);
+  /// Runs one operation. After an error MPI cannot be used in this process any more: it takes nothing back.
+  void perform(const std::function<void(Deadline)>& body);
 
   /// Starts one nonblocking call and waits for it. `name` is the call's.
   void run(const char* name, Deadline deadline, const std::function<int(MPI_Request*)>& start);
@@ -46,14 +44,13 @@ class Communicator {
   void poll(const std::function<bool()>& done, Deadline deadline);
 
   /// Ends the group's waits, here and on the others.
-  void abort(std::string_view reason);
+  void abort(const Blame& blame);
 
  private:
   void check_alive();
   void look_around(Deadline deadline);
   void hear_aborts();
-  void tell(std::string_view reason);
-  std::string fail(const std::string& what, Clock::time_point begun, const char* reason);
+  void tell(const Blame& blame);
 
   Library& library_;
   const Clock::duration timeout_;
@@ -61,8 +58,8 @@ class Communicator {
   MPI_Comm collectives_ = MPI_COMM_NULL;
   MPI_Comm messages_ = MPI_COMM_NULL;
   std::mutex mutex_;
-  std::string failure_;  // GUARDED_BY(mutex_); the first reason
-  bool told_ = false;    // GUARDED_BY(mutex_); the others know
+  Blame failure_;      // GUARDED_BY(mutex_); the first
+  bool told_ = false;  // GUARDED_BY(mutex_); the others know
 };
 
 }  // namespace trireme::mpi

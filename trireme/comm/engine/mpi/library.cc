@@ -66,7 +66,7 @@ void Library::initialise() {
 }
 
 // An orderly end needs all processes: MPI_Finalize waits for them. So it is for success only; anything else ends the
-// job, since the others wait for what will not come.
+// job, since the others would wait for ever.
 void Library::leave(int status) {
   if (::getpid() != process_) return;
   const std::unique_lock lock(turn_, std::chrono::seconds(2));
@@ -91,7 +91,7 @@ void Library::give_up(const std::string& reason) {
 void Library::check_usable() {
   if (!given_up_) return;
   const std::lock_guard lock(mutex_);
-  throw PeerError("MPI is of no more use in this process since an operation failed: {}", reason_);
+  throw PeerError("MPI cannot be used in this process any more, because an operation failed: {}", reason_);
 }
 
 }  // namespace trireme::mpi

@@ -23,13 +23,13 @@ class Patience {
     const timespec nap{0, nap_};
     // layers: sleep ok, because MPI makes progress only when it is called and has no event to wait for
     ::nanosleep(&nap, nullptr);
-    nap_ = std::min(2 * nap_, kLongestNap);
+    nap_ = std::min(2 * nap_, kMaxNap);
   }
 
  private:
   static constexpr int kSpins = 200;
   static constexpr int kYields = 200;
-  static constexpr long kLongestNap = 1'000'000;  // 1 ms
+  static constexpr long kMaxNap = 1'000'000;  // 1 ms
 
   int looks_ = 0;
   long nap_ = 20'000;

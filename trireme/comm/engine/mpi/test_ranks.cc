@@ -20,8 +20,8 @@ using shm::testing::message_of;
 using ::testing::HasSubstr;
 using testing::Player;
 
-std::unique_ptr<Engine> make_world(size_t most_elements = MpiOptions().most_elements) {
-  return make_mpi_engine({.timeout = 60s, .most_elements = most_elements});
+std::unique_ptr<Engine> make_world(size_t max_elements = MpiOptions().max_elements) {
+  return make_mpi_engine({.timeout = 60s, .max_elements = max_elements});
 }
 
 TEST(Mpi, ThePluginIsThereAndTheWorldIsMpiruns) {
@@ -143,7 +143,7 @@ TEST(MpiFailure, Late) {
   if (late) return wait_for_the_end(*engine);
   int data = 1;
   const auto message = message_of<PeerError>([&] { engine->all_reduce(&data, 1, DType::i32, ReduceOp::sum); });
-  EXPECT_THAT(message, HasSubstr("rank 0: all_reduce int32[1] sum, after "));
+  EXPECT_THAT(message, HasSubstr("rank 0: all_reduce #1 int32[1] sum, after "));
   EXPECT_THROW(engine->barrier(), PeerError);
   EXPECT_THROW(make_mpi_engine({.world_ranks = {0}}), PeerError);
   tell(message);

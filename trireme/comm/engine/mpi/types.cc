@@ -10,9 +10,6 @@
 namespace trireme::mpi {
 namespace {
 
-using shm::DType;
-using shm::ReduceOp;
-
 // As MPI wants it: inout = in op inout.
 template <DType dtype, ReduceOp op>
 void join(void* in, void* inout, int* length, MPI_Datatype* /*type*/) {

@@ -60,7 +60,7 @@ class Arena {
   const std::byte* base() const { return base_; }
   size_t capacity() const { return capacity_; }
   int fd() const { return fd_.get(); }
-  /// False in a forked child, whose blocks nobody else can see.
+  /// False in a forked child, whose blocks the other ranks cannot see.
   bool is_open() const { return open_; }
   /// Bytes handed out, and bytes that are free but keep their pages.
   size_t used() const;
@@ -83,7 +83,7 @@ class Arena {
   std::unordered_map<size_t, size_t> used_ TRIREME_GUARDED_BY(mutex_);  // size by place
 };
 
-/// The beginning of another process's arena, to be read: one mapping for all who ask, and it stays for as long as one
+/// The beginning of another process's arena, to be read: one mapping for all callers, and it stays for as long as one
 /// of them holds it. Null when that process has no arena or it cannot be opened (the log says why). From any thread.
 using ArenaView = std::shared_ptr<const std::byte>;
 ArenaView open_arena(const ProcessIdentity& process);

@@ -159,7 +159,7 @@ class InPlace : public ::testing::Test {
     const ArenaView view(std::shared_ptr<void>{}, arena_.base());
     testing::in_threads(ranks, [&](int rank) {
       Arenas arenas{&arena_, std::vector<ArenaView>(static_cast<size_t>(ranks), view)};
-      Group group(segment, {rank, ranks}, {.timeout = std::chrono::seconds(60), .arenas = std::move(arenas)});
+      Group group(segment, {.me = {rank, ranks}}, {.timeout = std::chrono::seconds(60), .arenas = std::move(arenas)});
       body(group);
     });
   }

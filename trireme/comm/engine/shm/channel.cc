@@ -11,7 +11,7 @@ namespace {
 
 constexpr Millis kAskAgain{50};
 
-// What ends a meeting from outside. It names the ranks as the caller knows them.
+// What ends a meeting from outside.
 class Interruption : public PeerError {
  public:
   using PeerError::PeerError;
@@ -25,31 +25,32 @@ class Channel {
   Channel(const Channels::Options& options, int from, int to)
       : options_(options), from_(from), to_(to), peer_(options.me.rank == from ? to : from) {}
 
-  void transfer(std::byte* data, size_t elements, DType dtype) {
+  void transfer(const Operation& call, std::byte* data) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock)
       throw UsageError("rank {}: two threads use the channel from rank {} to rank {}; queue their messages",
-                       options_.me.rank, from_, to_);
-    try {
-      if (!exchange_) open();
-      const auto turn = exchange_->begin({.kind = Kind::message, .dtype = dtype, .root = from_, .elements = elements});
-      run_broadcast(*exchange_, data, elements * size_of(dtype), 0);
-    } catch (const Error& error) {
-      options_.on_failure(error.what());
-      throw;
-    }
+                       called(options_.me.rank), called(from_), called(to_));
+    if (!exchange_) open();
+    Operation message = call;
+    message.root = 0;
+    message.to = 1;
+    message.sequence = ++messages_;
+    exchange_->begin(message);
+    run_broadcast(*exchange_, data, call.dims.elements * size_of(call.dtype), 0);
   }
 
  private:
   RankInfo me() const { return {options_.me.rank == from_ ? 0 : 1, 2}; }
+  int called(int rank) const { return trireme::called(options_.names, rank); }
 
   void open() {
     const auto segment = meet_other_end();
     for (const int end : {0, 1}) record_process(*segment, end, end == 0 ? from_ : to_);
-    exchange_ = std::make_unique<Exchange>(
-        segment, me(),
-        Exchange::Options{
-            .timeout = options_.timeout, .spins = options_.spins, .names = {from_, to_}, .above = options_.group});
+    exchange_ = std::make_unique<Exchange>(segment, me(),
+                                           Exchange::Options{.timeout = options_.timeout,
+                                                             .spins = options_.spins,
+                                                             .names = {called(from_), called(to_)},
+                                                             .above = options_.group});
   }
 
   // An end that dies before its first message is missed by these numbers too.
@@ -64,46 +65,48 @@ class Channel {
     const Shape shape{2, round_up(std::max<size_t>(1, options_.piece_bytes), 128)};
     const auto begin = Clock::now();
     try {
-      return meet(options_.store, prefix, me(), shape, options_.files,
+      return meet(*options_.store, prefix, me(), shape, options_.files,
                   [&](const std::string& key) { return wait_for(key, begin); });
     } catch (const Interruption&) {
       throw;
     } catch (const PeerError& error) {
-      throw PeerError("no channel from rank {} to rank {}, which are its ranks 0 and 1: {}", from_, to_, error.what());
+      throw PeerError("no channel from rank {} to rank {}, which are its ranks 0 and 1: {}", called(from_), called(to_),
+                      error.what());
     }
   }
 
   std::string wait_for(const std::string& key, Clock::time_point begin) const {
     const Deadline deadline = Deadline::at(begin + options_.timeout);
     for (;;) {
-      if (const auto value = options_.store.try_get(key)) return *value;  // throws where a lost store is the reason
-      stop_if_interrupted(begin);
-      if (deadline.passed()) stop(begin, "it lives but has not come");
+      if (const auto value = options_.store->try_get(key)) return *value;  // throws where a lost store is the reason
+      stop_if_interrupted();
+      if (deadline.passed())
+        blame_peer(fmt::format("rank {} lives but has not come to the first message", called(peer_)));
       const Deadline slice = earlier(Deadline::in(kAskAgain), deadline);
       try {
-        return options_.store.get(key, slice);
+        return options_.store->get(key, slice);
       } catch (const PeerError&) {
         if (!slice.passed()) throw;
       }
     }
   }
 
-  // The abortion is looked at last and reported first: who left may have done so because of it.
-  void stop_if_interrupted(Clock::time_point begin) const {
+  // The abort is read last and reported first: a rank may have left because of it.
+  void stop_if_interrupted() const {
     const ControlBlock& theirs = options_.group->control(peer_);
     const pid_t pid = theirs.pid;
     const bool left = theirs.left != 0;
     const bool dead = !left && pid != 0 && !is_alive(pid, theirs.start_time);
     const SegmentHeader& header = options_.group->header();
-    if (header.abort_state != SegmentHeader::running) stop(begin, abort_reason(header));
-    if (left) stop(begin, fmt::format("rank {} (process {}) left the group", peer_, pid));
-    if (dead) stop(begin, fmt::format("rank {} (process {}) died; look at its own output for the cause", peer_, pid));
+    if (header.abort_state != SegmentHeader::running) stop(abort_blame(header));
+    if (left) blame_peer(fmt::format("rank {} (process {}) left the group", called(peer_), pid));
+    if (dead)
+      blame_peer(fmt::format("rank {} (process {}) died; look at its own output for the cause", called(peer_), pid));
   }
 
-  [[noreturn]] void stop(Clock::time_point begin, std::string_view reason) const {
-    throw Interruption("rank {}: first message from rank {} to rank {}, waiting for rank {} for {} ms: {}",
-                       options_.me.rank, from_, to_, peer_,
-                       std::chrono::duration_cast<Millis>(Clock::now() - begin).count(), reason);
+  [[noreturn]] void blame_peer(std::string reason) const { stop({called(peer_), std::move(reason)}); }
+  [[noreturn]] static void stop(const Blame& blame) {
+    throw Interruption(PeerError::Facts{.rank = blame.rank, .reason = blame.reason});
   }
 
   const Channels::Options& options_;
@@ -112,17 +115,15 @@ class Channel {
   const int peer_;
   std::mutex mutex_;
   std::unique_ptr<Exchange> exchange_;  // GUARDED_BY(mutex_)
+  uint64_t messages_ = 0;               // GUARDED_BY(mutex_)
 };
 
 Channels::Channels(Options options) : options_(std::move(options)) {}
 
 Channels::~Channels() = default;
 
-void Channels::check_peer(const char* verb, int peer) const {
-  const RankInfo me = options_.me;
-  if (peer == me.rank) throw UsageError("rank {}: {} rank {}, which is itself; copy instead", me.rank, verb, peer);
-  if (peer < 0 || peer >= me.size)
-    throw UsageError("rank {}: {} rank {}, but the group has ranks 0 to {}", me.rank, verb, peer, me.size - 1);
+void Channels::transfer(const Operation& call, std::byte* data) {
+  channel(call.root, call.to).transfer(call, data);
 }
 
 Channel& Channels::channel(int from, int to) {
@@ -130,17 +131,6 @@ Channel& Channels::channel(int from, int to) {
   auto& place = channels_[{from, to}];
   if (!place) place = std::make_unique<Channel>(options_, from, to);
   return *place;
-}
-
-void Channels::send(const void* data, size_t elements, DType dtype, int to) {
-  check_peer("send to", to);
-  auto* bytes = static_cast<std::byte*>(const_cast<void*>(data));  // the root of a broadcast only reads
-  channel(options_.me.rank, to).transfer(bytes, elements, dtype);
-}
-
-void Channels::recv(void* data, size_t elements, DType dtype, int from) {
-  check_peer("recv from", from);
-  channel(from, options_.me.rank).transfer(static_cast<std::byte*>(data), elements, dtype);
 }
 
 }  // namespace trireme::shm

@@ -19,7 +19,7 @@
 //
 // all_reduce, in place: where all ranks' tensors lie in their arenas (arena.h), nothing is staged. In a first round the
 // ranks tell each other where; each reduces its slice of the whole tensor from everyone's tensors into its own; after a
-// second sync it collects the other slices from the tensors that have them; and after a third nobody reads another's
+// second sync it collects the other slices from the tensors that have them; and after a third no rank reads another's
 // tensor any more. It moves 5/8 of the bytes that staging moves, and is twice as fast.
 //
 // reduce: the first two ways; only the root collects, and what the others compute goes to their `out` areas alone.
@@ -49,7 +49,7 @@ namespace {
 // A longer tensor leaves the caches anyway: lines that are overwritten need not be fetched first.
 constexpr size_t kCached = size_t{4} << 20;
 constexpr size_t kShort = size_t{64} << 10;  // what may be read from the others in one go
-constexpr int kEveryone = -1;                // who collects, in the place of a root
+constexpr int kEveryone = -1;                // collect, in the place of one root
 
 bool collects(const Exchange& exchange, int root) {
   return root == kEveryone || root == exchange.me().rank;

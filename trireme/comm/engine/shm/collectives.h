@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-#include "trireme/comm/engine/shm/dtype.h"
+#include "trireme/comm/engine/dtype.h"
 #include "trireme/comm/engine/shm/exchange.h"
 
 namespace trireme::shm {

@@ -56,6 +56,10 @@ std::vector<Case> reductions(DType dtype, int ranks, size_t parts) {
   return cases;
 }
 
+std::vector<size_t> equal_counts(int ranks, size_t elements) {
+  return std::vector<size_t>(static_cast<size_t>(ranks), elements);
+}
+
 class Collectives : public ::testing::TestWithParam<int> {
  protected:
   int ranks() const { return GetParam(); }
@@ -82,7 +86,7 @@ TEST_P(Collectives, ReduceScatter) {
         const auto rank = static_cast<size_t>(group.rank());
         const size_t bytes = c.elements * size_of(dtype);
         Bytes output(bytes);
-        group.reduce_scatter(c.inputs[rank].data(), c.elements, c.dtype, c.op, output.data());
+        group.reduce_scatter(c.inputs[rank].data(), equal_counts(ranks(), c.elements), c.dtype, c.op, output.data());
         const auto begin = c.expected.begin() + static_cast<ptrdiff_t>(rank * bytes);
         ASSERT_EQ(output, Bytes(begin, begin + static_cast<ptrdiff_t>(bytes))) << name(c) << " on rank " << rank;
       }
@@ -134,7 +138,7 @@ TEST_P(Collectives, ReduceScatterUneven) {
         std::vector<Bytes> inputs;
         for (size_t k = 0; k < counts.size(); ++k) inputs.push_back(random_values(dtype, total(counts), k));
         Bytes output(counts[rank] * size_of(dtype));
-        group.reduce_scatter_uneven(inputs[rank].data(), counts, dtype, ReduceOp::max, output.data());
+        group.reduce_scatter(inputs[rank].data(), counts, dtype, ReduceOp::max, output.data());
         const Bytes expected = part_of(reference(dtype, ReduceOp::max, inputs), counts, rank, size_of(dtype));
         ASSERT_EQ(output, expected) << to_string(dtype) << " on rank " << rank;
       }
@@ -218,7 +222,7 @@ TEST_P(Collectives, ReduceScatterIntoItsOwnInput) {
     for (const Case& c : cases) {
       const size_t bytes = c.elements * 4, offset = static_cast<size_t>(group.rank()) * bytes;
       Bytes data = c.inputs[static_cast<size_t>(group.rank())];
-      group.reduce_scatter(data.data(), c.elements, c.dtype, c.op, data.data() + offset);
+      group.reduce_scatter(data.data(), equal_counts(ranks(), c.elements), c.dtype, c.op, data.data() + offset);
       const auto part = [&](const Bytes& all) { return std::span(all).subspan(offset, bytes); };
       ASSERT_TRUE(std::ranges::equal(part(data), part(c.expected))) << name(c);
     }
@@ -237,7 +241,7 @@ TEST_P(Collectives, Broadcast) {
   });
 }
 
-void check_gather(Group& group, const std::vector<size_t>& sizes, DType dtype, bool uneven) {
+void check_gather(Group& group, const std::vector<size_t>& sizes, DType dtype) {
   const auto rank = static_cast<size_t>(group.rank());
   const Bytes mine = random_values(dtype, sizes[rank], rank);
   Bytes output(std::accumulate(sizes.begin(), sizes.end(), size_t{0}) * size_of(dtype));
@@ -246,10 +250,7 @@ void check_gather(Group& group, const std::vector<size_t>& sizes, DType dtype, b
     const Bytes theirs = random_values(dtype, sizes[k], k);
     expected.insert(expected.end(), theirs.begin(), theirs.end());
   }
-  if (uneven)
-    group.all_gather_uneven(mine.data(), sizes, dtype, output.data());
-  else
-    group.all_gather(mine.data(), sizes[0], dtype, output.data());
+  group.all_gather(mine.data(), sizes, dtype, output.data());
   ASSERT_EQ(output, expected) << to_string(dtype) << " on rank " << rank;
 }
 
@@ -257,7 +258,7 @@ TEST_P(Collectives, AllGather) {
   with_group(ranks(), kPiece, [&](Group& group) {
     for (const DType dtype : kDTypes)
       for (const size_t elements : sizes_for(dtype, ranks()))
-        check_gather(group, std::vector<size_t>(static_cast<size_t>(ranks()), elements), dtype, false);
+        check_gather(group, equal_counts(ranks(), elements), dtype);
   });
 }
 
@@ -267,7 +268,7 @@ TEST_P(Collectives, AllGatherUneven) {
       for (const size_t shift : {0u, 1u, 2u, 3u}) {  // among them: one rank gives nothing, another several pieces
         std::vector<size_t> sizes;
         for (size_t rank = 0; rank < static_cast<size_t>(ranks()); ++rank) sizes.push_back((rank + shift) % 4 * 401);
-        check_gather(group, sizes, dtype, true);
+        check_gather(group, sizes, dtype);
       }
   });
 }
@@ -278,7 +279,7 @@ TEST_P(Collectives, AllGatherInPlace) {
     std::vector<int32_t> output(kCount * static_cast<size_t>(ranks()), -1);
     int32_t* mine = output.data() + kCount * static_cast<size_t>(group.rank());
     std::fill_n(mine, kCount, group.rank());
-    group.all_gather(mine, kCount, DType::i32, output.data());
+    group.all_gather(mine, equal_counts(ranks(), kCount), DType::i32, output.data());
     for (size_t i = 0; i < output.size(); ++i) ASSERT_EQ(output[i], static_cast<int32_t>(i / kCount));
   });
 }
@@ -347,7 +348,7 @@ TEST(Rounds, WrapAround) {
   testing::in_threads(2, [&](int rank) {
     Exchange exchange(segment, {rank, 2}, {.timeout = std::chrono::seconds(60)});
     for (int i = 0; i < 64; ++i) {
-      const auto turn = exchange.begin({.kind = Kind::all_reduce, .dtype = DType::i32, .elements = 1});
+      exchange.begin({.kind = Kind::all_reduce, .dtype = DType::i32, .dims = 1});
       int32_t value = i + rank;
       run_all_reduce(exchange, DType::i32, ReduceOp::sum, reinterpret_cast<std::byte*>(&value), 1);
       ASSERT_EQ(value, 2 * i + 1);

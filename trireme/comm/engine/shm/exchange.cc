@@ -18,10 +18,6 @@ constexpr Millis kSlice{50};
 constexpr int kSpins = 2000;  // about 50 us: what falling asleep and waking up would cost
 constexpr int kSpinsPerYield = 100;
 
-int64_t millis_since(Clock::time_point begin) {
-  return std::chrono::duration_cast<Millis>(Clock::now() - begin).count();
-}
-
 // Counts a sleeper for as long as it may sleep.
 class Sleeper {
  public:
@@ -40,11 +36,13 @@ int spin_budget(int ranks, size_t processors) {
   return static_cast<size_t>(ranks) <= processors ? kSpins : 0;
 }
 
-// Who has claimed the place writes the text in microseconds, or is dead.
-std::string abort_reason(const SegmentHeader& header) {
+// The rank that claimed the place writes the text in microseconds, or is dead.
+Blame abort_blame(const SegmentHeader& header) {
   const Deadline deadline = Deadline::in(kSlice);
   while (header.abort_state == SegmentHeader::claimed && !deadline.passed()) ::sched_yield();
-  return header.abort_state == SegmentHeader::written ? header.abort_reason : "a rank has aborted the group";
+  if (header.abort_state != SegmentHeader::written) return {.reason = "a rank has aborted the group"};
+  return {.rank = header.abort_rank < 0 ? std::nullopt : std::optional(header.abort_rank),
+          .reason = header.abort_reason};
 }
 
 Exchange::Exchange(std::shared_ptr<Segment> segment, RankInfo me, Options options)
@@ -64,13 +62,7 @@ Exchange::~Exchange() {
   futex_wake_all(mine.published);
 }
 
-Exchange::Turn Exchange::begin(Operation operation) {
-  Turn turn(turn_, std::try_to_lock);
-  if (!turn)
-    throw UsageError("rank {}: two threads are in one {}; it runs one operation at a time, so queue them",
-                     called(me_.rank), operation.kind == Kind::message ? "channel" : "group");
-  throw_if_failed();
-  operation.sequence = operation_.sequence + 1;
+void Exchange::begin(const Operation& operation) {
   operation_ = operation;
   begun_ = Clock::now();
   first_round_ = true;
@@ -78,7 +70,6 @@ Exchange::Turn Exchange::begin(Operation operation) {
   mine.begun.store(operation.sequence, std::memory_order_relaxed);
   mine.operations[(round_ + 1) % 2] = operation;
   stop_if_aborted();
-  return turn;
 }
 
 void Exchange::sync() {
@@ -98,7 +89,7 @@ bool Exchange::arrived(int rank) const {
   return static_cast<int32_t>(segment_->control(rank).published.load() - round_) >= 0;
 }
 
-// Where two ranks have come to share a processor, each would spin away the other's time: yielding lets the other come,
+// Where two ranks share a processor, each would spin away the other's time: yielding lets the other run,
 // and leaves both runnable, by which the kernel sees that they belong on two.
 void Exchange::await(int rank) {
   for (int i = 0; i <= options_.spins; ++i) {
@@ -120,7 +111,7 @@ void Exchange::sleep_until_arrival(int rank) {
   for (;;) {
     const uint32_t seen = theirs.published.load();
     if (static_cast<int32_t>(seen - round_) >= 0) return;
-    if (aborted() != nullptr && !arrived(rank)) stop_if_aborted();  // who has come may be the one to tell why
+    if (aborted() != nullptr && !arrived(rank)) stop_if_aborted();
     futex_wait(theirs.published, seen, earlier(look, deadline).left());
     if (deadline.passed()) stop_if_late(rank);
     if (!look.passed() && theirs.left == 0) continue;
@@ -135,13 +126,13 @@ const SegmentHeader* Exchange::aborted() const {
   return nullptr;
 }
 
-void Exchange::stop_if_aborted() {
+void Exchange::stop_if_aborted() const {
   const SegmentHeader* header = aborted();
-  if (header != nullptr) fail(abort_reason(*header));
+  if (header != nullptr) throw error_of(abort_blame(*header));
 }
 
-// Looks at arrivals once more after the bad news: who has published its part before it went has done it.
-void Exchange::stop_if_anyone_is_gone() {
+// Looks at arrivals once more after the bad news: a rank that published its part before it went has done it.
+void Exchange::stop_if_anyone_is_gone() const {
   for (int rank = 0; rank < me_.size; ++rank) {
     const ControlBlock& theirs = segment_->control(rank);
     const pid_t pid = theirs.pid;
@@ -149,68 +140,40 @@ void Exchange::stop_if_anyone_is_gone() {
     const bool left = theirs.left != 0;
     const bool dead = !left && !is_alive(pid, theirs.start_time);
     if ((!left && !dead) || arrived(rank)) continue;
-    stop_if_aborted();  // who left may have done so because of it
-    fail(fmt::format("rank {} (process {}) {} after it had begun #{}; look at its own output for the cause",
-                     called(rank), pid, left ? "left the group" : "died", theirs.begun.load()));
+    stop_if_aborted();  // the abort may be why it left
+    throw error_of({called(rank),
+                    fmt::format("rank {} (process {}) {} after it had begun #{}; look at its own output for the cause",
+                                called(rank), pid, left ? "left the group" : "died", theirs.begun.load())});
   }
 }
 
-void Exchange::stop_if_late(int missing) {
+void Exchange::stop_if_late(int missing) const {
   stop_if_anyone_is_gone();
   if (arrived(missing)) return;
   const ControlBlock& theirs = segment_->control(missing);
-  fail(fmt::format(
-      "timeout of {} ms: rank {} (process {}) lives but has not come, the last it began is #{}; is it slow, "
-      "stopped, or in another collective? a longer timeout is an option of the group",
-      std::chrono::duration_cast<Millis>(options_.timeout).count(), called(missing), theirs.pid.load(),
-      theirs.begun.load()));
+  throw error_of(
+      {called(missing),
+       fmt::format("timeout of {} ms: rank {} (process {}) lives but has not come, the last it began is #{}; is it "
+                   "slow, stopped, or in another collective? a longer timeout is an option of the group",
+                   std::chrono::duration_cast<Millis>(options_.timeout).count(), called(missing), theirs.pid.load(),
+                   theirs.begun.load())});
 }
 
 void Exchange::compare_operations() {
   for (int rank = 0; rank < me_.size; ++rank)
     operations_[static_cast<size_t>(rank)] = segment_->control(rank).operations[round_ % 2];
-  const auto mismatch = find_mismatch(operations_, options_.names);
-  if (!mismatch) return;
-  set_failure(*mismatch);
-  throw UsageError("{}", *mismatch);
+  if (const auto mismatch = find_mismatch(operations_, options_.names)) throw Disagreement("{}", *mismatch);
 }
 
-void Exchange::disagree(const std::string& what) {
-  set_failure(fmt::format("{}: {}", describe(operation_), what));
-  throw UsageError("{}", failure_);
-}
-
-void Exchange::abort(std::string_view reason) {
-  announce_abort(fmt::format("rank {} aborted the group: {}", called(me_.rank), reason));
-}
-
-void Exchange::announce_abort(std::string_view reason) {
+void Exchange::abort(const Blame& blame) {
   SegmentHeader& header = segment_->header();
   uint32_t expected = SegmentHeader::running;
   if (!header.abort_state.compare_exchange_strong(expected, SegmentHeader::claimed)) return;
-  const size_t size = std::min(reason.size(), kReasonSize - 1);
-  std::memcpy(header.abort_reason, reason.data(), size);
+  header.abort_rank = blame.rank.value_or(-1);
+  const size_t size = std::min(blame.reason.size(), kReasonSize - 1);
+  std::memcpy(header.abort_reason, blame.reason.data(), size);
   header.abort_state = SegmentHeader::written;
   for (int rank = 0; rank < me_.size; ++rank) futex_wake_all(segment_->control(rank).published);
-}
-
-std::string Exchange::where() const {
-  return fmt::format("rank {}: {}, after {} ms", called(me_.rank), describe(operation_), millis_since(begun_));
-}
-
-void Exchange::fail(const std::string& reason) {
-  announce_abort(reason);
-  set_failure(fmt::format("{}: {}", where(), reason));
-  throw PeerError("{}", failure_);
-}
-
-void Exchange::set_failure(const std::string& text) {
-  failure_ = text;
-  failed_ = true;
-}
-
-void Exchange::throw_if_failed() const {
-  if (failed_) throw PeerError("{}", failure_);
 }
 
 }  // namespace trireme::shm

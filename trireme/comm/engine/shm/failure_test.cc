@@ -16,6 +16,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::message_of;
+using ::testing::StartsWith;
 using testing::with_group;
 
 // Each rank calls its own thing; returns what each was told.
@@ -48,6 +49,23 @@ TEST(Mismatch, OfTheSizeIsFoundBeforeTheWaysPart) {
     EXPECT_THAT(text, AllOf(HasSubstr("float[1] "), HasSubstr("float[100000] ")));
 }
 
+// Six elements each, so that only the shapes tell that something is wrong.
+TEST(Mismatch, OfTheShapeIsToldToEveryoneWithBothShapes) {
+  const auto shape = [](const Group& group) {
+    return Dims(group.rank() == 2 ? std::vector<int64_t>{3, 2} : std::vector<int64_t>{2, 3});
+  };
+  for (const std::string& text : messages<UsageError>(3, 60s, [&](Group& group) {
+         float data[6] = {};
+         group.all_reduce(data, shape(group), DType::f32, ReduceOp::sum);
+       }))
+    EXPECT_THAT(text, HasSubstr("rank 0: all_reduce #1 float[2, 3] sum but rank 2: all_reduce #1 float[3, 2] sum"));
+  for (const std::string& text : messages<UsageError>(3, 60s, [&](Group& group) {
+         float data[6] = {};
+         group.broadcast(data, shape(group), DType::f32, 0);
+       }))
+    EXPECT_THAT(text, HasSubstr("float[2, 3] from rank 0 but rank 2: broadcast #1 float[3, 2]"));
+}
+
 TEST(Mismatch, OfTypeOperationRootAndPartsIsFound) {
   const std::array<std::function<void(Group&)>, 9> calls = {
       [](Group& group) {
@@ -66,7 +84,7 @@ TEST(Mismatch, OfTypeOperationRootAndPartsIsFound) {
         int64_t data = 0, out[3] = {};
         const std::array<size_t, 2> sizes =
             group.rank() == 0 ? std::array<size_t, 2>{1, 2} : std::array<size_t, 2>{2, 1};
-        group.all_gather_uneven(&data, sizes, DType::i64, out);
+        group.all_gather(&data, sizes, DType::i64, out);
       },
       [](Group& group) {
         int64_t data = 0;
@@ -85,7 +103,7 @@ TEST(Mismatch, OfTypeOperationRootAndPartsIsFound) {
       [](Group& group) {
         int64_t data[4] = {}, out[4] = {};
         const std::array<size_t, 2> sizes = {group.rank() == 0 ? size_t{2} : size_t{3}, 1};
-        group.reduce_scatter_uneven(data, sizes, DType::i64, ReduceOp::sum, out);
+        group.reduce_scatter(data, sizes, DType::i64, ReduceOp::sum, out);
       },
       [](Group& group) {
         int64_t data[2] = {}, out[2] = {};
@@ -118,9 +136,8 @@ TEST(Arguments, AreCheckedBeforeAnyoneIsInvolved) {
   with_group(2, 4096, [](Group& group) {
     int32_t data = 1;
     EXPECT_THROW(group.all_reduce(&data, 1, DType::i32, ReduceOp::avg), UsageError);
-    EXPECT_THROW(group.reduce_scatter(&data, 1, DType::i32, ReduceOp::avg, &data), UsageError);
     EXPECT_THAT(message_of<UsageError>([&] { group.broadcast(&data, 1, DType::i32, 2); }), HasSubstr("ranks 0 to 1"));
-    EXPECT_THAT(message_of<UsageError>([&] { group.all_gather_uneven(&data, {}, DType::i32, &data); }),
+    EXPECT_THAT(message_of<UsageError>([&] { group.all_gather(&data, {}, DType::i32, &data); }),
                 HasSubstr("0 sizes for 2 ranks"));
     EXPECT_THROW(group.reduce(&data, 1, DType::i32, ReduceOp::avg, 0), UsageError);
     EXPECT_THAT(message_of<UsageError>([&] { group.reduce(&data, 1, DType::i32, ReduceOp::sum, 2); }),
@@ -130,11 +147,12 @@ TEST(Arguments, AreCheckedBeforeAnyoneIsInvolved) {
     EXPECT_THROW(group.gather(&data, three, DType::i32, &data, 0), UsageError);
     EXPECT_THROW(group.scatter(&data, two, DType::i32, &data, 2), UsageError);
     EXPECT_THROW(group.scatter(&data, three, DType::i32, &data, 0), UsageError);
-    EXPECT_THROW(group.reduce_scatter_uneven(&data, two, DType::i32, ReduceOp::avg, &data), UsageError);
-    EXPECT_THROW(group.reduce_scatter_uneven(&data, three, DType::i32, ReduceOp::sum, &data), UsageError);
+    EXPECT_THROW(group.reduce_scatter(&data, two, DType::i32, ReduceOp::avg, &data), UsageError);
+    EXPECT_THROW(group.reduce_scatter(&data, three, DType::i32, ReduceOp::sum, &data), UsageError);
     EXPECT_THROW(group.all_to_all(&data, three, DType::i32, &data, two), UsageError);
     EXPECT_THROW(group.all_to_all(&data, two, DType::i32, &data, three), UsageError);
-    EXPECT_THAT(message_of<UsageError>([&] { group.send(&data, 1, DType::i32, 0); }), HasSubstr("use join()"));
+    EXPECT_THAT(message_of<UsageError>([&] { group.send(&data, 1, DType::i32, 1 - group.rank()); }),
+                HasSubstr("use join()"));
     group.all_reduce(&data, 1, DType::i32, ReduceOp::sum);
     EXPECT_EQ(data, 2) << "the group still works";
   });
@@ -143,19 +161,36 @@ TEST(Arguments, AreCheckedBeforeAnyoneIsInvolved) {
 TEST(Arguments, MembershipIsChecked) {
   const auto segment = testing::make_segment(1, 4096);
   for (const RankInfo me : {RankInfo{0, 0}, RankInfo{1, 1}, RankInfo{-1, 1}, RankInfo{0, 2}, RankInfo{0, 257}})
-    EXPECT_THROW(Group(segment, me, {}), UsageError) << me.rank << " of " << me.size;
+    EXPECT_THROW(Group(segment, {.me = me}, {}), UsageError) << me.rank << " of " << me.size;
 }
 
 TEST(Timeout, NamesTheMissingRankAndWhatItDidLast) {
   const auto segment = testing::make_segment(2, 4096);
-  Group slow(segment, {1, 2}, {});
-  Group group(segment, {0, 2}, {.timeout = 30ms});
+  Group slow(segment, {.me = {1, 2}}, {});
+  Group group(segment, {.me = {0, 2}}, {.timeout = 30ms});
   int32_t data = 0;
   const std::string text = message_of<PeerError>([&] { group.all_reduce(&data, 1, DType::i32, ReduceOp::sum); });
   EXPECT_THAT(text, AllOf(HasSubstr("rank 0: all_reduce #1 int32[1] sum, after "),
                           HasSubstr("timeout of 30 ms: rank 1"), HasSubstr("the last it began is #0")));
   EXPECT_EQ(message_of<PeerError>([&] { group.barrier(); }), text) << "the group is of no more use";
   EXPECT_THAT(message_of<PeerError>([&] { slow.barrier(); }), HasSubstr("timeout of 30 ms: rank 1"));
+}
+
+TEST(Timeout, IsAPeerErrorWithFields) {
+  const auto segment = testing::make_segment(2, 4096);
+  Group group(segment, {.me = {0, 2}, .group = "pair", .names = {4, 7}}, {.timeout = 30ms});
+  int32_t data = 0;
+  try {
+    group.all_reduce(&data, 1, DType::i32, ReduceOp::sum);
+    FAIL() << "nobody came";
+  } catch (const PeerError& error) {
+    EXPECT_EQ(error.rank(), 7) << "as the ranks of this group are called";
+    EXPECT_EQ(error.operation(), "all_reduce");
+    EXPECT_EQ(error.sequence(), 1u);
+    EXPECT_EQ(error.group(), "pair");
+    EXPECT_THAT(error.reason(), StartsWith("timeout of 30 ms: rank 7"));
+    EXPECT_THAT(error.what(), StartsWith("rank 4: all_reduce #1 int32[1] sum, after "));
+  }
 }
 
 // A profiler's timer interrupts every sleep before a slice is over.
@@ -166,7 +201,7 @@ TEST(Timeout, ComesDespiteSignals) {
   const itimerval often{{0, 5000}, {0, 5000}}, never{};
   ::setitimer(ITIMER_REAL, &often, nullptr);
   const auto segment = testing::make_segment(2, 4096);
-  Group group(segment, {0, 2}, {.timeout = 120ms});
+  Group group(segment, {.me = {0, 2}}, {.timeout = 120ms});
   EXPECT_THAT(message_of<PeerError>([&] { group.barrier(); }), HasSubstr("timeout of 120 ms: rank 1"));
   ::setitimer(ITIMER_REAL, &never, nullptr);
 }
@@ -184,7 +219,7 @@ TEST(Leaving, AfterTheLastPublicationHarmsNobody) {
   for (int i = 0; i < 200; ++i) {
     const auto segment = testing::make_segment(2, 4096);
     testing::in_threads(2, [&](int rank) {
-      Group group(segment, {rank, 2}, {.timeout = 60s});
+      Group group(segment, {.me = {rank, 2}}, {.timeout = 60s});
       int32_t data = rank;
       group.all_reduce(&data, 1, DType::i32, ReduceOp::sum);
       EXPECT_EQ(data, 1);
@@ -194,8 +229,8 @@ TEST(Leaving, AfterTheLastPublicationHarmsNobody) {
 
 TEST(Abort, WakesWhoWaits) {
   const auto segment = testing::make_segment(2, 4096);
-  Group group(segment, {0, 2}, {.timeout = 60s});
-  Group other(segment, {1, 2}, {.timeout = 60s});
+  Group group(segment, {.me = {0, 2}}, {.timeout = 60s});
+  Group other(segment, {.me = {1, 2}}, {.timeout = 60s});
   std::string text;
   std::thread waiter([&] { text = message_of<PeerError>([&] { group.barrier(); }); });
   EXPECT_TRUE(testing::eventually([&] { return segment->control(1).sleepers == 1; }));
@@ -209,14 +244,14 @@ TEST(Abort, WakesWhoWaits) {
 
 TEST(Abort, WhoClaimedItAndDiedBeforeSayingWhyIsNotAwaited) {
   const auto segment = testing::make_segment(1, 4096);
-  Group group(segment, {0, 1}, {});
+  Group group(segment, {.me = {0, 1}}, {});
   segment->header().abort_state = SegmentHeader::claimed;
   EXPECT_THAT(message_of<PeerError>([&] { group.barrier(); }), HasSubstr("a rank has aborted the group"));
 }
 
 TEST(Abort, TheFirstReasonStaysAndLongOnesAreCut) {
   const auto segment = testing::make_segment(1, 4096);
-  Group group(segment, {0, 1}, {});
+  Group group(segment, {.me = {0, 1}}, {});
   group.abort(std::string(5000, 'x'));
   group.abort("second");
   const std::string text = message_of<PeerError>([&] { group.barrier(); });
@@ -226,8 +261,8 @@ TEST(Abort, TheFirstReasonStaysAndLongOnesAreCut) {
 
 TEST(Threads, ASecondOneInTheSameGroupIsAnError) {
   const auto segment = testing::make_segment(2, 4096);
-  Group group(segment, {0, 2}, {.timeout = 60s});
-  Group other(segment, {1, 2}, {.timeout = 60s});
+  Group group(segment, {.me = {0, 2}}, {.timeout = 60s});
+  Group other(segment, {.me = {1, 2}}, {.timeout = 60s});
   std::thread first([&] { group.barrier(); });
   EXPECT_TRUE(testing::eventually([&] { return segment->control(1).sleepers == 1; }));
   EXPECT_THAT(message_of<UsageError>([&] { group.barrier(); }), HasSubstr("two threads"));

@@ -1,4 +1,5 @@
-// Which parts of an address range are free: neighbours are one, and who takes gets the smallest that is large enough.
+// Which parts of an address range are free: neighbours are merged, and a request gets the smallest range that is large
+// enough.
 //
 //   FreeRanges free;
 //   free.insert(0, 1000);

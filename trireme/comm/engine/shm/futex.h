@@ -12,7 +12,7 @@ namespace trireme::shm {
 
 /// Sleeps while the word holds `seen`, at most `limit`. May return early for no reason: look again.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, Millis limit);
-/// Wakes everyone who sleeps on the word.
+/// Wakes all threads that sleep on the word.
 void futex_wake_all(const std::atomic<uint32_t>& word);
 /// Tells the processor that this is a spin loop.
 void relax();

@@ -10,13 +10,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "trireme/comm/engine/shm/operation.h"
+#include "trireme/comm/engine/operation.h"
 
 namespace trireme::shm {
 
 inline constexpr size_t kLine = 128;  // two lines: processors fetch them in pairs
 inline constexpr uint64_t kMagic = 0x656d657269727400;
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr int kMaxRanks = 256;
 inline constexpr size_t kReasonSize = 1024;
 
@@ -49,6 +49,7 @@ struct alignas(kLine) SegmentHeader {
   // Written once, by the first rank that gives up. The text may be read when the state says `written`.
   enum AbortState : uint32_t { running = 0, claimed = 1, written = 2 };
   alignas(kLine) std::atomic<uint32_t> abort_state = running;
+  int32_t abort_rank = -1;  // the blamed rank; -1: not known
   char abort_reason[kReasonSize] = {};
 };
 
@@ -59,7 +60,7 @@ struct alignas(kLine) ControlBlock {
   alignas(kLine) Operation operations[2];
   alignas(kLine) std::atomic<uint64_t> begun = 0;  ///< sequence number of the last operation begun, for messages
   std::atomic<uint64_t> start_time = 0;
-  std::atomic<int32_t> pid = 0;  ///< 0: has not come yet
+  std::atomic<int32_t> pid = 0;  ///< 0: not started yet
   std::atomic<uint32_t> left = 0;
 };
 

@@ -6,8 +6,6 @@
 // scatter: the same, with the root's `in` area in R parts, one for each receiver.
 // all_to_all: one round in which everyone shows what it sends and expects, so that all find the same disagreement and
 // know the longest part; then one round per piece, with everyone's `in` area in R parts.
-#include <fmt/core.h>
-
 #include <vector>
 
 #include "trireme/comm/engine/shm/collectives.h"
@@ -17,7 +15,7 @@
 namespace trireme::shm {
 namespace {
 
-constexpr int kEveryone = -1;  // who collects, in the place of a root
+constexpr int kEveryone = -1;  // collect, in the place of one root
 
 // What everyone sends to everyone, in elements.
 class CountTable {
@@ -34,13 +32,9 @@ class CountTable {
     }
   }
 
-  void check(Exchange& exchange) const {
-    for (size_t from = 0; from < ranks_; ++from)
-      for (size_t to = 0; to < ranks_; ++to)
-        if (sent(from, to) != expected(to, from))
-          exchange.disagree(fmt::format(
-              "rank {} sends {} elements to rank {} but rank {} expects {} from it; both must give the same number",
-              from, sent(from, to), to, to, expected(to, from)));
+  void check(const Exchange& exchange) const {
+    if (const auto mismatch = find_mismatch(exchange.operation(), table_, ranks_, exchange.names()))
+      throw Disagreement("{}", *mismatch);
   }
 
   size_t longest_part() const {
@@ -53,7 +47,6 @@ class CountTable {
 
  private:
   size_t sent(size_t from, size_t to) const { return table_[from * 2 * ranks_ + to]; }
-  size_t expected(size_t by, size_t from) const { return table_[by * 2 * ranks_ + ranks_ + from]; }
 
   const size_t ranks_;
   std::vector<size_t> table_;

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <span>
 
-#include "trireme/comm/engine/shm/dtype.h"
+#include "trireme/comm/engine/dtype.h"
 
 namespace trireme::shm {
 

@@ -29,7 +29,7 @@ class Attempt {
   void decide(const std::string& verdict) { store_.set(prefix_ + "verdict", verdict); }
   std::string verdict() { return wait("verdict"); }
 
-  /// "" when everyone has attached, else who could not and why.
+  /// "" when all ranks have attached, else the first that could not, and why.
   std::string first_complaint(int ranks) {
     std::string complaint;
     for (int rank = 1; rank < ranks; ++rank) {

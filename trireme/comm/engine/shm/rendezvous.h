@@ -1,4 +1,4 @@
-// How the ranks of a group come to share one segment, with a Store as their only acquaintance.
+// How the ranks of a group share one segment. They know only a Store in common.
 //
 //   auto segment = meet(store, "group 7/", {.rank = 1, .size = 2}, {.ranks = 2, .piece_bytes = 1 << 19}, {}, deadline);
 //
@@ -32,7 +32,7 @@ std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo 
 
 /// Waits for a key of the store and returns its value, or throws when it is not worth waiting any longer.
 using WaitForKey = std::function<std::string(const std::string& key)>;
-/// The same, for those who watch something else while they wait.
+/// The same, for a caller that watches something else while it waits.
 std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
                               const FileKinds& kinds, const WaitForKey& wait);
 

@@ -56,18 +56,14 @@ void call(Group& group, const std::string& what) {
   if (what == "all_reduce_in_arena") call_in_arena(group);
   if (what == "small_all_reduce") group.all_reduce(data.data(), 8, DType::f32, ReduceOp::sum);
   if (what == "broadcast") group.broadcast(data.data(), data.size(), DType::f32, 0);
-  if (what == "all_gather") group.all_gather(data.data(), kCount, DType::f32, other.data());
-  if (what == "all_gather_uneven")
-    group.all_gather_uneven(data.data(), std::vector<size_t>(ranks, kCount), DType::f32, other.data());
   const std::vector<size_t> counts(ranks, kCount);
+  if (what == "all_gather") group.all_gather(data.data(), counts, DType::f32, other.data());
   if (what == "reduce") group.reduce(data.data(), data.size(), DType::f32, ReduceOp::sum, 1);
   if (what == "gather") group.gather(data.data(), counts, DType::f32, other.data(), 1);
   if (what == "scatter") group.scatter(data.data(), counts, DType::f32, other.data(), 1);
   if (what == "all_to_all") group.all_to_all(data.data(), counts, DType::f32, other.data(), counts);
   if (what == "ring") pass_on(group, data, other);
-  if (what == "reduce_scatter_uneven")
-    group.reduce_scatter_uneven(data.data(), counts, DType::f32, ReduceOp::sum, other.data());
-  if (what == "reduce_scatter") group.reduce_scatter(data.data(), kCount, DType::f32, ReduceOp::sum, other.data());
+  if (what == "reduce_scatter") group.reduce_scatter(data.data(), counts, DType::f32, ReduceOp::sum, other.data());
 }
 
 void repeat_until_failure(Group& group, const std::string& what) {
@@ -94,15 +90,15 @@ void check(Group& group, int rounds) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  auto store = TcpStore::connect(
+  std::shared_ptr<Store> store = TcpStore::connect(
       {.server = parse_endpoint(arguments.at(1), "server"), .token = Token::from_bytes(from_hex(arguments.at(2)))},
       Deadline::in(30s));
-  Group::Options options{.name = "world", .me = {number(arguments.at(3)), number(arguments.at(4))}};
+  Group::Options options{.name = "world", .member = {.me = {number(arguments.at(3)), number(arguments.at(4))}}};
   options.piece_bytes = 4096;
   options.timeout = Millis(number(arguments.at(5)));
   options.files = {arguments.at(6) == "named" ? FileKind::named : FileKind::anonymous};
   Arena::make_for_process({.capacity = size_t{64} << 20, .keep = size_t{8} << 20});
-  const auto group = Group::join(*store, options, Deadline::in(30s));
+  const auto group = Group::join(store, options, Deadline::in(30s));
   const std::string& what = arguments.at(7);
   if (what == "check")
     check(*group, number(arguments.at(8)));

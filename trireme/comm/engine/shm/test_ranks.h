@@ -65,7 +65,7 @@ inline void with_group(int ranks, size_t piece_bytes, const std::function<void(G
                        Clock::duration timeout = 60s, int spins = 0) {
   const auto segment = make_segment(ranks, piece_bytes);
   in_threads(ranks, [&](int rank) {
-    Group group(segment, {rank, ranks}, {.timeout = timeout, .spins = spins});
+    Group group(segment, {.me = {rank, ranks}}, {.timeout = timeout, .spins = spins});
     body(group);
   });
 }

@@ -1,10 +1,10 @@
-#include "trireme/comm/engine/shm/dtype.h"
+#include "trireme/comm/engine/dtype.h"
 
 #include <stdexcept>
 
 #include "trireme/core/error.h"
 
-namespace trireme::shm {
+namespace trireme {
 namespace {
 
 struct Properties {
@@ -48,4 +48,4 @@ void check_reducible(DType dtype, ReduceOp op) {
                      to_string(dtype));
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme

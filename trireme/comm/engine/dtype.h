@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trireme::shm {
+namespace trireme {
 
 enum class DType : uint8_t { f32, f64, f16, bf16, i8, u8, i16, i32, i64, boolean };
 enum class ReduceOp : uint8_t { sum, prod, min, max, avg };
@@ -26,4 +26,4 @@ const char* to_string(ReduceOp op);
 /// and 1 with sum and max as "or", prod and min as "and".
 void check_reducible(DType dtype, ReduceOp op);
 
-}  // namespace trireme::shm
+}  // namespace trireme
