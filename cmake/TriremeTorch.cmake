@@ -1,8 +1,8 @@
-# libtorch as the imported target Trireme::torch, made by hand: the wheel's own find_package(Torch) demands a whole CUDA
-# toolkit, even on a machine without a GPU.
+# Defines libtorch as the imported target Trireme::torch. The wheel's own find_package(Torch) requires a CUDA toolkit, even
+# on a machine without a GPU.
 #
-# TRIREME_TORCH_DIR (variable or environment) names an unpacked libtorch zip or a Python's torch folder, or the folder
-# around it. Without it: the one that setup/setup.sh has fetched.
+# TRIREME_TORCH_DIR (variable or environment) names an unpacked libtorch zip, a Python's torch folder, or the folder that
+# contains it. The default is the one that setup/setup.sh has fetched.
 set(TRIREME_TORCH_DIR "$ENV{TRIREME_TORCH_DIR}" CACHE PATH "Your own libtorch; empty: the one that setup.sh has fetched")
 
 function(_trireme_torch_root result)
@@ -38,21 +38,32 @@ function(_trireme_torch_target root)
   add_library(Trireme::torch SHARED IMPORTED GLOBAL)
   set_target_properties(Trireme::torch PROPERTIES IMPORTED_LOCATION ${root}/lib/libtorch_cpu.so)
   target_include_directories(Trireme::torch SYSTEM INTERFACE ${include})
-  # libtorch's include folder carries its own fmt, newer than the system's, whose library it then does not fit.
+  # libtorch's include folder has its own fmt, which is newer than the system's library.
   target_compile_definitions(Trireme::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY)
   target_link_libraries(Trireme::torch INTERFACE trireme_c10)
   target_link_options(Trireme::torch INTERFACE LINKER:--no-as-needed)
-  # In a wheel the CUDA run time, which libtorch_cpu needs to start, lies beside torch.
+  # A wheel has the CUDA run time, which libtorch_cpu needs to start, in a folder beside torch.
   file(GLOB cuda ${root}/../nvidia/cu*/lib)
   foreach(dir ${cuda})
     target_link_options(Trireme::torch INTERFACE LINKER:-rpath,${dir})
   endforeach()
 endfunction()
 
-# Links the target with libtorch. <torch/torch.h> takes half a minute to compile; it is compiled once, into a header that
-# all targets share. The compiler takes that header only from code compiled with equal options, hence -fPIC everywhere.
+# Links the target with libtorch. <torch/torch.h> takes 45 s to compile; it is compiled once, into a header that all
+# targets share. The compiler takes that header only from code compiled with equal options, hence -fPIC everywhere.
+#
+# GCC spends another 7 s on that header in every file that uses it (templates are instantiated at the end of a file), so
+# unity builds put up to 16 files of a target into one. The sanitizers' builds always do.
 function(trireme_use_torch target scope)
   target_link_libraries(${target} ${scope} Trireme::torch)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
+  if(TRIREME_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
+    get_target_property(tidy ${target} CXX_CLANG_TIDY)
+    if(tidy)  # a unity build includes .cc files
+      set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${tidy};--checks=-bugprone-suspicious-include")
+    endif()
+  endif()
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # the latter for ccache
   if(target STREQUAL trireme_torch_pch)
@@ -67,6 +78,7 @@ function(_trireme_torch_precompiled_header)
   file(WRITE ${source}.new "// Carries the precompiled header.\n")
   configure_file(${source}.new ${source} COPYONLY)
   add_library(trireme_torch_pch OBJECT ${source})
+  set_target_properties(trireme_torch_pch PROPERTIES CXX_CLANG_TIDY "")
   target_link_libraries(trireme_torch_pch PRIVATE trireme_options)
   trireme_use_torch(trireme_torch_pch PRIVATE)
 endfunction()
@@ -77,6 +89,6 @@ if(NOT TARGET Trireme::torch)
   message(STATUS "libtorch ${TRIREME_TORCH_VERSION}: ${TRIREME_TORCH_ROOT}")
   _trireme_torch_target(${TRIREME_TORCH_ROOT})
 endif()
-if(TARGET trireme_options)  # absent in an installed copy
+if(TARGET trireme_options)  # not defined in an installed copy
   _trireme_torch_precompiled_header()
 endif()
