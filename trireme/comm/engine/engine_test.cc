@@ -13,9 +13,7 @@
 namespace trireme {
 namespace {
 
-using shm::testing::eventually;
 using shm::testing::in_threads;
-using shm::testing::message_of;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;

@@ -19,7 +19,6 @@ namespace {
 using namespace std::chrono_literals;
 using shm::testing::in_threads;
 using shm::testing::kSanitized;
-using shm::testing::message_of;
 using ::testing::AllOf;
 using testing::Bytes;
 using ::testing::HasSubstr;

@@ -35,7 +35,7 @@ TEST(LocalEngine, WrongArgumentsAreNamed) {
 TEST(LocalEngine, AbortEndsIt) {
   const auto engine = make_local_engine();
   engine->abort("enough");
-  const auto message = shm::testing::message_of<PeerError>([&] { engine->barrier(); });
+  const auto message = message_of<PeerError>([&] { engine->barrier(); });
   EXPECT_NE(message.find("enough"), std::string::npos) << message;
   int data = 1;
   EXPECT_THROW(engine->all_reduce(&data, 1, DType::i32, ReduceOp::sum), PeerError);

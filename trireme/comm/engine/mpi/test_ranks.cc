@@ -16,7 +16,6 @@ namespace trireme {
 namespace {
 
 using namespace std::chrono_literals;
-using shm::testing::message_of;
 using ::testing::HasSubstr;
 using testing::Player;
 
@@ -123,11 +122,11 @@ void tell(const std::string& message) {
   if (::testing::Test::HasFailure()) return;
   std::cout << "as expected: " << message << std::endl;
   write_file_atomically(told_file(), "told");
-  EXPECT_TRUE(shm::testing::eventually([] { return !std::filesystem::exists(told_file()); })) << "the other removes it";
+  EXPECT_TRUE(eventually([] { return !std::filesystem::exists(told_file()); })) << "the other removes it";
 }
 
 void wait_until_told() {
-  EXPECT_TRUE(shm::testing::eventually([] { return std::filesystem::exists(told_file()); }));
+  EXPECT_TRUE(eventually([] { return std::filesystem::exists(told_file()); }));
   std::filesystem::remove(told_file());
 }
 

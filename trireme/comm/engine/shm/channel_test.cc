@@ -19,7 +19,6 @@ using ::testing::AllOf;
 using testing::Bytes;
 using ::testing::HasSubstr;
 using testing::in_threads;
-using testing::message_of;
 using testing::random_values;
 
 constexpr size_t kChannelPiece = 1024;
@@ -120,7 +119,7 @@ TEST(Channels, AnAbsentEndIsNamedAfterTheTimeout) {
       [](Group& group) {
         int32_t data = 0;
         if (group.rank() == 1) {
-          EXPECT_TRUE(testing::eventually([&] {
+          EXPECT_TRUE(eventually([&] {
             try {
               group.barrier();
               return false;
@@ -199,7 +198,7 @@ TEST(Channels, ASecondThreadInOneIsAnError) {
   Channels sender({.store = store, .prefix = "", .group = segment, .me = {1, 2}});
   int32_t first = 0, second = 0, sent = 5;
   std::thread waits([&] { transfer(receiver, 1, 0, first); });
-  EXPECT_TRUE(testing::eventually([&] { return store->asked.load(); }));
+  EXPECT_TRUE(eventually([&] { return store->asked.load(); }));
   EXPECT_THAT(message_of<UsageError>([&] { transfer(receiver, 1, 0, second); }),
               HasSubstr("two threads use the channel from rank 1 to rank 0"));
   transfer(sender, 1, 0, sent);

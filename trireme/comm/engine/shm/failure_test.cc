@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::message_of;
 using ::testing::StartsWith;
 using testing::with_group;
 
@@ -233,7 +232,7 @@ TEST(Abort, WakesWhoWaits) {
   Group other(segment, {.me = {1, 2}}, {.timeout = 60s});
   std::string text;
   std::thread waiter([&] { text = message_of<PeerError>([&] { group.barrier(); }); });
-  EXPECT_TRUE(testing::eventually([&] { return segment->control(1).sleepers == 1; }));
+  EXPECT_TRUE(eventually([&] { return segment->control(1).sleepers == 1; }));
   const auto begin = Clock::now();
   other.abort("the user pressed Ctrl-C");
   waiter.join();
@@ -264,7 +263,7 @@ TEST(Threads, ASecondOneInTheSameGroupIsAnError) {
   Group group(segment, {.me = {0, 2}}, {.timeout = 60s});
   Group other(segment, {.me = {1, 2}}, {.timeout = 60s});
   std::thread first([&] { group.barrier(); });
-  EXPECT_TRUE(testing::eventually([&] { return segment->control(1).sleepers == 1; }));
+  EXPECT_TRUE(eventually([&] { return segment->control(1).sleepers == 1; }));
   EXPECT_THAT(message_of<UsageError>([&] { group.barrier(); }), HasSubstr("two threads"));
   other.barrier();
   first.join();

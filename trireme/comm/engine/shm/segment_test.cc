@@ -19,7 +19,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 const Shape kShape{.ranks = 2, .piece_bytes = 4096};
 
