@@ -249,7 +249,7 @@ class Start(ServeCase):
         self.assert_usage(self.end("--prot", 1), "did you mean --port")
         self.assert_usage(self.end("--model-dir", ".", "--request-timeout", 0), "from 1ms to 30 days")
         self.assert_usage(self.end("--model-dir", ".", "--decode-memory", 1), "from 1M to 1024G")
-        self.assert_usage(self.end("--model-dir", ".", "--port-file", "."), "--port-file . is no file")
+        self.assert_usage(self.end("--model-dir", ".", "--port-file", "."), "--port-file . is not a file")
         self.assert_usage(self.end("--model-dir", ".", "--use-gpu", "True"), "take --engine torch")
         self.assert_ends(self.end("--help"), 0)
 

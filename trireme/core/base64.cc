@@ -36,7 +36,7 @@ bool append_group(const char* digits, std::string& bytes) {
 Base64Decoded first_stranger(std::string_view digits) {
   size_t at = 0;
   while (at < digits.size() && value_of(digits[at]) != kNone) ++at;
-  return {.bytes = {}, .error = fmt::format("character {} is none of Base64", at + 1)};
+  return {.bytes = {}, .error = fmt::format("character {} is not Base64", at + 1)};
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string base64_encode(std::string_view bytes) {
 
 Base64Decoded base64_decode(std::string_view text) {
   if (text.size() % 4 != 0)
-    return {.bytes = {}, .error = fmt::format("{} characters are no whole groups of four", text.size())};
+    return {.bytes = {}, .error = fmt::format("{} characters are not a multiple of four", text.size())};
   const size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
   text.remove_suffix(padding);
   Base64Decoded decoded;

@@ -2,9 +2,9 @@
 //
 //   const std::string text = base64_encode("hello");            // "aGVsbG8="
 //   const Base64Decoded picture = base64_decode(text);
-//   if (!picture.ok()) refuse(picture.error);                   // "character 17 is none of Base64"
+//   if (!picture.ok()) refuse(picture.error);                   // "character 17 is not Base64"
 //
-// Line breaks are no Base64 here. Quick enough for megabytes. Thread-safe.
+// Line breaks are not Base64 here. Quick enough for megabytes. Thread-safe.
 #pragma once
 
 #include <string>

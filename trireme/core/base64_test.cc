@@ -25,18 +25,18 @@ TEST(Base64, KnownPairs) {
 
 TEST(Base64, SaysWhatIsWrongAndWhere) {
   const std::pair<std::string, std::string> pairs[] = {
-      {"Z", "1 characters are no whole groups of four"},
-      {"Zg=", "3 characters are no whole groups of four"},
-      {"Zm9v\nZm9v", "9 characters are no whole groups of four"},
-      {"\xff\xff\xff\xff", "character 1 is none of Base64"},
-      {"Zm9*", "character 4 is none of Base64"},
-      {"Zm9vZm9vZ-9v", "character 10 is none of Base64"},
-      {"Zm9vZ-==", "character 6 is none of Base64"},
-      {"Zm9v\n\n==", "character 5 is none of Base64"},
-      {"Z===", "character 2 is none of Base64"},
-      {"====", "character 1 is none of Base64"},
-      {"=m9v", "character 1 is none of Base64"},
-      {"Zg==Zg==", "character 3 is none of Base64"},
+      {"Z", "1 characters are not a multiple of four"},
+      {"Zg=", "3 characters are not a multiple of four"},
+      {"Zm9v\nZm9v", "9 characters are not a multiple of four"},
+      {"\xff\xff\xff\xff", "character 1 is not Base64"},
+      {"Zm9*", "character 4 is not Base64"},
+      {"Zm9vZm9vZ-9v", "character 10 is not Base64"},
+      {"Zm9vZ-==", "character 6 is not Base64"},
+      {"Zm9v\n\n==", "character 5 is not Base64"},
+      {"Z===", "character 2 is not Base64"},
+      {"====", "character 1 is not Base64"},
+      {"=m9v", "character 1 is not Base64"},
+      {"Zg==Zg==", "character 3 is not Base64"},
   };
   for (const auto& [text, error] : pairs) {
     const Base64Decoded decoded = base64_decode(text);

@@ -14,7 +14,7 @@ namespace trireme {
 class NoBrokenPipe {
  public:
   NoBrokenPipe();
-  /// Takes back the signal that a write has raised meanwhile, so that nobody gets it later.
+  /// Takes back the signal that a write has raised meanwhile, so that it is not delivered later.
   ~NoBrokenPipe();
   NoBrokenPipe(const NoBrokenPipe&) = delete;
   NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;

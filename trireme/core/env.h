@@ -1,4 +1,4 @@
-// The only door to environment variables. docs/environment.md is made from the table behind it (`trireme help
+// The only place that reads environment variables. docs/environment.md is made from the table behind it (`trireme help
 // environment`).
 //
 //   if (auto file = env::get("TRIREME_TOKEN_FILE")) …

@@ -48,8 +48,8 @@ bool write_all(int fd, std::string_view bytes);
 bool wait_readable(int fd, Deadline deadline);
 bool wait_writable(int fd, Deadline deadline);
 
-/// An anonymous file in memory holding `bytes` for good: no one who inherits it can change it. Its position is shared,
-/// so readers should use pread(2).
+/// An anonymous file in memory holding `bytes` for good: processes that inherit it cannot change it. Its position is
+/// shared, so readers should use pread(2).
 UniqueFd make_memory_file(const char* name, std::string_view bytes);
 
 }  // namespace trireme

@@ -17,7 +17,7 @@ size_t memory_of_host() {
   return pages > 0 && page > 0 ? static_cast<size_t>(pages) * static_cast<size_t>(page) : size_t{1} << 34;
 }
 
-// As much as you like where there is no limit.
+// The largest number where there is no limit.
 size_t memory_of_container() {
   for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
     if (const auto text = read_file(path))

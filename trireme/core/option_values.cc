@@ -22,7 +22,7 @@ struct Unit {
 constexpr Unit kTimes[] = {{"", 1000}, {"ms", 1}, {"s", 1000}, {"m", 60'000}, {"min", 60'000}, {"h", 3'600'000}};
 constexpr Unit kBytes[] = {{"", 1}, {"k", 1 << 10}, {"m", 1 << 20}, {"g", 1 << 30}};
 
-/// "1.5M" -> 1.5 * 2^20; nothing when it is no number with one of the units.
+/// "1.5M" -> 1.5 * 2^20; nothing when it is not a number with one of the units.
 std::optional<double> quantity(std::string_view text, std::span<const Unit> units) {
   if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
   double number = 0;

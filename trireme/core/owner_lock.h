@@ -1,10 +1,10 @@
-// One process at a time, and the others told who it is.
+// Lets one process in at a time; the others get an error that names it.
 //
 //   OwnerLock lock(folder / ".lock");
 //   if (const auto owner = lock.held_by()) throw UsageError("{} is in use by {}", folder.string(), *owner);
 //
 // Held on a file, which is made and stays; the kernel releases it when the process ends, however it does. On a file
-// system without locks nobody is kept out.
+// system without locks no process is kept out.
 #pragma once
 
 #include <filesystem>

@@ -4,9 +4,9 @@
 //   for (…) if (notice.received()) { save(); return; }
 //
 // While one lives the signals no longer end the process; a handler that was there before is still called, a signal that
-// was ignored stays ignored. A second SIGINT (Ctrl-C again) ends the process at once: who asks twice does not want to
-// wait. Less than 100 ms after the first it is the same wish, sent twice. The last one to go puts back what was before,
-// unless another handler has come on top.
+// was ignored stays ignored. A second SIGINT (Ctrl-C again) ends the process at once; within 100 ms of the first it
+// counts as the same request, sent twice. The last one to go puts back what was before, unless another handler has come
+// on top.
 // Any thread; the handler itself hardly does more than count. No torch here.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace trireme {
 
 class PreemptionNotice {
  public:
-  /// Throws UsageError for a number that is no signal or cannot be caught.
+  /// Throws UsageError for a number that is not a signal or cannot be caught.
   explicit PreemptionNotice(const std::vector<int>& signals);
   ~PreemptionNotice();
   PreemptionNotice(const PreemptionNotice&) = delete;

@@ -78,7 +78,7 @@ Token Token::from_file(const std::filesystem::path& path) {
 std::string random_bytes(size_t count) {
   std::string bytes(count, '\0');
   if (RAND_bytes(data(bytes), static_cast<int>(count)) != 1)
-    throw Error(exit_code::kSystem, "OpenSSL gives no random bytes");
+    throw Error(exit_code::kSystem, "OpenSSL returned no random bytes");
   return bytes;
 }
 
@@ -129,8 +129,8 @@ std::string KeyAgreement::shared_secret(std::string_view peer_public_key) const 
   if (!peer || !context || EVP_PKEY_derive_init(context.get()) != 1 ||
       EVP_PKEY_derive_set_peer(context.get(), peer.get()) != 1 ||
       EVP_PKEY_derive(context.get(), data(secret), &length) != 1)
-    throw PeerError("the peer sent a key that is no X25519 public key ({} bytes)", peer_public_key.size());
-  // Both sides must derive the same key whoever calls first, so the public keys enter in sorted order.
+    throw PeerError("the peer sent a key that is not an X25519 public key ({} bytes)", peer_public_key.size());
+  // Both sides must derive the same key in either role, so the public keys enter in sorted order.
   const std::string own = public_key();
   const std::string_view low = std::min<std::string_view>(own, peer_public_key);
   const std::string_view high = std::max<std::string_view>(own, peer_public_key);

@@ -47,7 +47,7 @@ bool Console::flush_sink(Sink& sink) {
     if (n > 0)
       written += static_cast<size_t>(n);
     else if (n < 0 && errno != EINTR && errno != EAGAIN)
-      sink.broken = true;  // nobody reads any more; the job goes on
+      sink.broken = true;  // the reader is gone; the job goes on
     else
       break;
   }

@@ -30,7 +30,7 @@ class LineCutter {
   Clock::time_point since_;
 };
 
-/// Writes to one place from several owners: whoever begins while another's line is unfinished begins a new line.
+/// Writes to one place from several owners: an owner that writes while another's line is unfinished begins a new line.
 class LineJoiner {
  public:
   /// What to write so that `bytes` of `owner` appear with `prefix` before each of their lines.

@@ -9,7 +9,7 @@
 
 namespace trireme::proc {
 
-/// Make one before the processes start; ask after one was killed by SIGKILL that nobody of us sent.
+/// Make one before the processes start; ask after one was killed by a SIGKILL that we did not send.
 class MemoryKillWatch {
  public:
   MemoryKillWatch();

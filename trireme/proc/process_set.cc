@@ -209,7 +209,7 @@ void ProcessSet::adopt_orphans() {
   adopts_ = ::prctl(PR_SET_CHILD_SUBREAPER, 1) == 0;
 }
 
-// Each kill may hand over the next generation, so look again until nobody is left.
+// Each kill may hand over the next generation, so look again until none is left.
 void ProcessSet::kill_strays() const {
   const Deadline deadline = Deadline::in(std::chrono::milliseconds(500));
   for (bool found = true; found && !deadline.passed();) {

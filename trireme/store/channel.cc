@@ -34,7 +34,7 @@ UniqueFd connect_or_lost(const Endpoint& server, Deadline deadline) try {
   throw ConnectionLost("[store] {}", error.what());
 }
 
-// A port nobody listens on yet may be the one the kernel gives to this very socket, which then talks to itself.
+// A port without a listener may be the one the kernel gives to this very socket, which then talks to itself.
 bool is_own_echo(int socket) {
   const SocketAddress local = local_address(socket);
   const SocketAddress peer = peer_address(socket);

@@ -25,7 +25,7 @@ Message failed(std::string_view reason) {
   return {.type = Type::failed, .parts = {std::string(reason.substr(0, wire::kMaxReason))}};
 }
 
-// A wait that no clock could count is one for ever.
+// A wait beyond the clock's range never ends.
 Deadline deadline_from(int64_t ms) {
   constexpr int64_t kYear = int64_t{366} * 24 * 3600 * 1000;
   return ms < 0 || ms > kYear ? Deadline::never() : Deadline::in(Millis(ms));

@@ -19,7 +19,7 @@ namespace trireme {
 /// Thread rule: every method may be called from several threads; calls follow one another.
 class EtcdGateway {
  public:
-  /// Whether a request may be sent again when nobody knows if etcd has carried it out.
+  /// Whether a request may be sent again when it is unknown whether etcd has carried it out.
   enum class Repeat { harmless, harmful };
 
   EtcdGateway(Endpoint server, Clock::duration patience);

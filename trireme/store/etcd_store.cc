@@ -24,7 +24,7 @@ std::string text_field(const Json& object, const char* name) {
 
 std::string bytes_field(const Json& object, const char* name) {
   Base64Decoded decoded = base64_decode(text_field(object, name));  // etcd leaves empty fields out
-  if (!decoded.ok()) throw PeerError("[store] etcd sent a \"{}\" that is no Base64: {}", name, decoded.error);
+  if (!decoded.ok()) throw PeerError("[store] etcd sent a \"{}\" that is not Base64: {}", name, decoded.error);
   return std::move(decoded.bytes);
 }
 

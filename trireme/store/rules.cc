@@ -25,7 +25,7 @@ void check_value(std::string_view key, std::string_view value) {
 int64_t sum(std::string_view key, const std::optional<std::string>& value, int64_t amount) {
   const auto number = value ? parse_int(*value, INT64_MIN, INT64_MAX) : 0;
   if (!number)
-    throw UsageError("[store] cannot add {} to \"{}\": it holds \"{}\", which is no number", amount, shown(key),
+    throw UsageError("[store] cannot add {} to \"{}\": it holds \"{}\", which is not a number", amount, shown(key),
                      shown(*value));
   int64_t result = 0;
   if (__builtin_add_overflow(*number, amount, &result))

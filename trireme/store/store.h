@@ -27,7 +27,7 @@ class Store {
   /// Waits for the key; PeerError naming the key and the time waited when the deadline passes first.
   virtual std::string get(const std::string& key, Deadline deadline) = 0;
   virtual std::optional<std::string> try_get(const std::string& key) = 0;
-  /// Adds to a decimal number (absent = 0) and returns the sum, atomically. UsageError when the value is no number.
+  /// Adds to a decimal number (absent = 0) and returns the sum, atomically. UsageError when the value is not a number.
   virtual int64_t add(const std::string& key, int64_t amount) = 0;
   /// Sets `desired` when the value equals `expected`, or when the key is absent and `expected` is empty. Returns what
   /// the key holds afterwards (empty when it is still absent), so `result == desired` tells success.

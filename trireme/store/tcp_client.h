@@ -4,9 +4,9 @@
 //   store->add("arrived", 1);
 //   std::string plan = store->get("plan", Deadline::in(30s));
 //
-// Quick requests share one connection; each waiting get() has one of its own, so it holds up nobody. A store whose
-// first connection has failed stays lost: every call throws the same PeerError, because the server has reported this
-// client as gone and a silent return would contradict that. Connect anew to come back.
+// Quick requests share one connection; each waiting get() has one of its own, so it delays no other request. A store
+// whose first connection has failed stays lost: every call throws the same PeerError, because the server has reported
+// this client as gone and a silent return would contradict that. Connect anew to come back.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@ namespace trireme::tipc {
 namespace {
 
 constexpr const char* kNull = "null";
-constexpr int64_t kMost = 100'000'000;
+constexpr int64_t kMaxCount = 100'000'000;
 
 bool is_null(const std::string& value) {
   return value.empty() || value == kNull;
@@ -44,8 +44,8 @@ ModeNumber mode_number(const Entry& entry) {
   for (const std::string& part : alternatives(entry)) {
     const size_t equals = part.find('=');
     const std::string value = equals == std::string::npos ? part : part.substr(equals + 1);
-    if (!parse_int(value, 1, kMost))
-      throw UsageError("{}: '{}' is no whole number from 1 on; it is like 8, or lite_train_lite_infer=2|…",
+    if (!parse_int(value, 1, kMaxCount))
+      throw UsageError("{}: '{}' is not a whole number from 1; it is like 8, or lite_train_lite_infer=2|…",
                        entry.origin, value);
     if (equals == std::string::npos && part != entry.value)
       throw UsageError(
@@ -146,7 +146,7 @@ std::string device_key_of(const ConfigText& config) {
   const Entry& entry = config.at("train_device");
   for (const std::string& value : alternatives(entry))
     if (value != "cpu" && value != "gpu" && value != "True" && value != "False" && value != kNull)
-      throw UsageError("{}: '{}' is none of cpu, gpu, True, False, null; gpu_list says which device is taken",
+      throw UsageError("{}: '{}' is not one of cpu, gpu, True, False, null; gpu_list says which device is taken",
                        entry.origin, value);
   return is_null(entry.value) ? kNull : entry.key;
 }
@@ -159,7 +159,7 @@ Flag autocast_of(const ConfigText& config) {
   const std::vector<std::string> values = distinct_alternatives(*entry);
   for (const std::string& value : values)
     if (value != kNull && value != "amp" && value != "fp16" && value != "O1" && value != "O2")
-      throw UsageError("{}: '{}' is none of null, amp (level O1), fp16 (level O2)", entry->origin, value);
+      throw UsageError("{}: '{}' is not one of null, amp (level O1), fp16 (level O2)", entry->origin, value);
   return {entry->key, values};
 }
 
@@ -213,7 +213,7 @@ std::optional<BenchmarkCase> benchmark_of(const ConfigText& config) {
       for (const std::string& flag : split(entry.value, ';')) {
         const size_t equals = flag.find('=');
         if (equals == std::string::npos || equals == 0)
-          throw UsageError("{}: '{}' is no NAME=VALUE", entry.origin, flag);
+          throw UsageError("{}: '{}' is not NAME=VALUE", entry.origin, flag);
         benchmark.environment.emplace_back(flag.substr(0, equals), flag.substr(equals + 1));
       }
   return benchmark;
@@ -225,11 +225,12 @@ void check_benchmark(const ConfigText& config, const BenchmarkCase& benchmark) {
                          : entry.key == "epoch"    ? std::vector<std::string>{benchmark.epochs}
                                                    : std::vector<std::string>{};
     for (const std::string& number : numbers)
-      if (!parse_int(number, 1, kMost)) throw UsageError("{}: '{}' is no whole number from 1 on", entry.origin, number);
+      if (!parse_int(number, 1, kMaxCount))
+        throw UsageError("{}: '{}' is not a whole number from 1", entry.origin, number);
     if (entry.key != "fp_items") continue;
     for (const std::string& item : benchmark.fp_items)
       if (item != "fp32" && item != "fp16" && item != "bf16")
-        throw UsageError("{}: '{}' is none of fp32, fp16, bf16", entry.origin, item);
+        throw UsageError("{}: '{}' is not one of fp32, fp16, bf16", entry.origin, item);
   }
 }
 

@@ -127,7 +127,7 @@ TEST(Case, InferenceRefusesWhatItsProgramWould) {
   EXPECT_THAT(refused_case(with_line(long_lines(), 43, "-o Global.cpu_num_threads:many")), HasSubstr("x.txt:43:"));
   const auto own = with_line(long_lines(), 40, "inference:trireme infer");
   EXPECT_THAT(refused_case(with_line(own, 46, "-o Global.precision:fp32|int8")),
-              AllOf(HasSubstr("x.txt:46: "), HasSubstr("'int8' is none of fp32, bf16, fp16")));
+              AllOf(HasSubstr("x.txt:46: "), HasSubstr("'int8' is not one of fp32, bf16, fp16")));
   EXPECT_THAT(refused_case(with_line(own, 46, "-o Global.use_fp16:True|fp16")), HasSubstr("'fp16' means fp16"));
   EXPECT_EQ(refused_case(with_line(long_lines(), 46, "-o Global.precision:fp32|int8")), "it was taken");
 }

@@ -34,7 +34,7 @@ void check_characters(const std::string& line, const Place& place) {
 Lines lines_of(std::string_view text, const std::string& file) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  if (text.size() > kMaxBytes) throw UsageError("{}: more than {} bytes: this is no test case", file, kMaxBytes);
+  if (text.size() > kMaxBytes) throw UsageError("{}: more than {} bytes: this is not a test case", file, kMaxBytes);
   Lines lines = split(text, '\n');
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].ends_with('\r')) lines[i].pop_back();

@@ -123,7 +123,7 @@ TEST(ConfigText, BytesThatAreNoText) {
 TEST(ConfigText, EmptyAndEndless) {
   for (const char* text : {"", "\n", " \r\n\n", "\xef\xbb\xbf"})
     EXPECT_THAT(refusal(text), HasSubstr("x.txt: the file is empty"));
-  EXPECT_THAT(refusal(std::string(2u << 20, 'a')), HasSubstr("no test case"));
+  EXPECT_THAT(refusal(std::string(2u << 20, 'a')), HasSubstr("not a test case"));
   Lines lines = short_lines();
   lines.resize(20);
   EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:20: the file ends here"), HasSubstr("export_weights")));

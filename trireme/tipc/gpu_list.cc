@@ -23,14 +23,15 @@ std::string gpu_text(const std::vector<int>& gpus) {
 void parse_cpu(std::string_view text, std::string_view what, Placement& placement) {
   if (text == "cpu" || text == "-1") return;
   const auto count = parse_int(text.substr(4), 1, kMaxDevices);
-  if (!count) throw UsageError("{}: '{}' is no number of processes; {}", what, printable(text), kForms);
+  if (!count) throw UsageError("{}: '{}' is not a number of processes; {}", what, printable(text), kForms);
   placement.processes = static_cast<int>(*count);
 }
 
 void parse_gpus(std::string_view text, std::string_view what, Placement& placement) {
   for (const std::string& word : split(text, ',')) {
     const auto gpu = parse_int(word, 0, kMaxDevices - 1);
-    if (!gpu) throw UsageError("{}: '{}' in '{}' is no GPU number; {}", what, printable(word), printable(text), kForms);
+    if (!gpu)
+      throw UsageError("{}: '{}' in '{}' is not a GPU number; {}", what, printable(word), printable(text), kForms);
     if (std::find(placement.gpus.begin(), placement.gpus.end(), *gpu) != placement.gpus.end())
       throw UsageError("{}: GPU {} is there twice", what, *gpu);
     placement.gpus.push_back(static_cast<int>(*gpu));
@@ -51,7 +52,7 @@ void parse_hosts(std::string_view text, std::string_view what, Placement& placem
   std::set<std::string> seen;
   for (const std::string& host : split(text, ',')) {
     if (!looks_like_a_host(host))
-      throw UsageError("{}: '{}' is no address of a machine; {}", what, printable(host), kForms);
+      throw UsageError("{}: '{}' is not the address of a machine; {}", what, printable(host), kForms);
     if (!seen.insert(host).second) throw UsageError("{}: machine {} is there twice", what, host);
     placement.hosts.push_back(host);
   }

@@ -50,8 +50,8 @@ TEST(GpuList, NamesOfFolders) {
 
 TEST(GpuList, BadOnesAreNamed) {
   const std::vector<std::pair<const char*, const char*>> bad = {{"", "no devices"},
-                                                                {"0,,1", "no GPU number"},
-                                                                {"0,", "no GPU number"},
+                                                                {"0,,1", "not a GPU number"},
+                                                                {"0,", "not a GPU number"},
                                                                 {"0 1", "'0 1'"},
                                                                 {"-2", "'-2'"},
                                                                 {"0,0", "twice"},
@@ -60,13 +60,13 @@ TEST(GpuList, BadOnesAreNamed) {
                                                                 {"cpu:x", "processes"},
                                                                 {"a,b;", "no devices"},
                                                                 {";0", "no machines"},
-                                                                {"a,;0", "no address"},
-                                                                {"0;1", "'0' is no address"},
-                                                                {"300.1.1.1,1.1.1.1;0", "no address"},
+                                                                {"a,;0", "not the address"},
+                                                                {"0;1", "'0' is not the address"},
+                                                                {"300.1.1.1,1.1.1.1;0", "not the address"},
                                                                 {"a,a;0", "twice"},
                                                                 {"192.168.0.1", "192.168.0.1"},
                                                                 {"--ssh,b;0", "address"},
-                                                                {"a;1;2", "no GPU number"},
+                                                                {"a;1;2", "not a GPU number"},
                                                                 {"a b;0", "address"},
                                                                 {"99999999999", "GPU number"}};
   for (const auto& [text, words] : bad) {

@@ -11,7 +11,7 @@ namespace trireme::tipc {
 namespace {
 
 constexpr size_t kMaxVariants = 4096;
-constexpr int kMostNumber = 4096;
+constexpr int kMaxNumber = 4096;
 
 /// A line with alternatives, and what it is called in the names of log files.
 struct Axis {
@@ -23,11 +23,12 @@ struct Axis {
 /// What a program would refuse only after the training.
 void check_value(const Entry& entry, const Axis& axis, const Words& inference, const std::string& value) {
   if (value == "null") return;
-  if (axis.is_number && !parse_int(value, 1, kMostNumber))
-    throw UsageError("{}: '{}' is no whole number from 1 to {}", entry.origin, printable(value), kMostNumber);
+  if (axis.is_number && !parse_int(value, 1, kMaxNumber))
+    throw UsageError("{}: '{}' is not a whole number from 1 to {}", entry.origin, printable(value), kMaxNumber);
   const bool own_precision = own_program(inference) == "infer" && entry.name == "precision";
   if (own_precision && value != "fp32" && value != "bf16" && value != "fp16")
-    throw UsageError("{}: '{}' is none of fp32, bf16, fp16, which `trireme infer` has", entry.origin, printable(value));
+    throw UsageError("{}: '{}' is not one of fp32, bf16, fp16, which `trireme infer` has", entry.origin,
+                     printable(value));
   check_name_part(entry, value);
 }
 
@@ -69,7 +70,7 @@ std::vector<InferVariant> times(const std::vector<InferVariant>& variants, const
 bool means_gpu(const Entry& entry, const std::string& value) {
   if (value == "True" || value == "gpu") return true;
   if (value == "False" || value == "cpu" || value == "null") return false;
-  throw UsageError("{}: '{}' is none of True, False, gpu, cpu, null", entry.origin, value);
+  throw UsageError("{}: '{}' is not one of True, False, gpu, cpu, null", entry.origin, value);
 }
 
 }  // namespace

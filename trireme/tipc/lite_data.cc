@@ -143,14 +143,15 @@ void refuse_outside(const fs::path& folder, const std::string& name) {
 
 /// A data set may have been copied over what was made.
 void refuse_others(const fs::path& folder, const Lines& made) {
-  constexpr size_t kMost = 64u << 20;
+  constexpr size_t kMaxPictureBytes = 64u << 20;
   std::error_code ignored;
   for (const std::string& name : names_in(made)) {
     const fs::path file = folder / name;
     refuse_outside(folder, name);
     const fs::file_status status = fs::symlink_status(file, ignored);
     if (!fs::exists(status)) continue;
-    const auto bytes = fs::is_regular_file(status) ? read_head(file, kMost) : std::nullopt;  // a pipe would not end
+    const auto bytes =
+        fs::is_regular_file(status) ? read_head(file, kMaxPictureBytes) : std::nullopt;  // a pipe would not end
     if (bytes && made.contains(mark_line(name, *bytes))) continue;
     throw UsageError(
         "{} is not what `trireme tipc prepare` made: all is left alone. Is the data yours? Then remove {}; else remove "

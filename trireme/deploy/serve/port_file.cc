@@ -15,7 +15,7 @@ PortFile::PortFile(fs::path path) : path_(std::move(path)) {
   std::error_code failed;
   if (path_.empty() || !fs::exists(fs::symlink_status(path_, failed))) return;
   if (!fs::is_regular_file(fs::symlink_status(path_, failed)))
-    throw UsageError("--port-file {} is no file; name one that may be written anew", printable(path_.string()));
+    throw UsageError("--port-file {} is not a file; name one that may be overwritten", printable(path_.string()));
   if (!fs::remove(path_, failed) && failed)
     throw SystemError(failed.value(), "cannot remove the old {} (--port-file)", printable(path_.string()));
 }

@@ -94,7 +94,7 @@ size_t Parser::take_some(std::string_view bytes) {
 
 // --- the head
 
-/// What is no HTTP from its first byte on would else be waited for until the time is up.
+/// Refuses bytes that cannot begin a request: else the server would wait for the rest until the timeout.
 bool Parser::begin(char first) {
   constexpr char kTlsHandshake = 0x16;
   begun_ = true;

@@ -1,4 +1,4 @@
-// A client for tests that says exactly what it is told to, byte by byte.
+// A client for tests that sends exactly the given bytes.
 #pragma once
 
 #include <gtest/gtest.h>
