@@ -1,8 +1,9 @@
 // One rank of a job in which one rank leaves early with exit code 0: trireme launch -n 2 early_exit_ranks CASE LEAVER
 //
 // CASE is the call that the leaver does not make any more: init_parallel_env, new_group, split, data_parallel,
-// checkpoint, all_reduce, send. The leaver makes the file `left` first. Two cases differ:
+// checkpoint, all_reduce, send. The leaver makes the file `left` first. Three cases differ:
 //   uncaught   as new_group, and nothing catches the error
+//   forgotten  no rank joins the job, and each reads all samples
 //   alone      everyone but LEAVER leaves, when all is done; LEAVER goes on alone until they have ended
 #include <fmt/core.h>
 #include <poll.h>
@@ -13,6 +14,8 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/data/loader.h"
+#include "trireme/data/tensor_dataset.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/parallel/data_parallel.h"
 #include "trireme/store/ended_ranks.h"
@@ -50,6 +53,10 @@ void call(const std::string& name, const World& world, int leaver) {
 
 void run(const std::string& name, int leaver) {
   const bool leaves = get_rank() == leaver;
+  if (name == "forgotten") {
+    const data::Loader loader(data::TensorDataset(torch::ones({10, 2}), torch::ones({10})));
+    leave();
+  }
   if (name == "init_parallel_env" && leaves) leave();
   const World world = init_parallel_env();
   torch::Tensor x = torch::ones({1000});

@@ -76,6 +76,15 @@ class Harmless(EarlyExitCase):
         self.assert_ends(result, 0)
         self.assert_says(result, "rank 0 has worked alone")
 
+    def test_ranks_that_never_join(self):
+        result = self.leave("forgotten")
+        self.assert_ends(result, 0)
+        self.assert_says(
+            result,
+            "this job has 2 ranks, and each of them reads all 10 samples; pass the world as the third argument",
+            "2 processes ran side by side without init_parallel_env: each trained alone",
+        )
+
 
 if __name__ == "__main__":
     main()

@@ -44,7 +44,7 @@ std::optional<WorkerEnding> EarlyEnds::culprit_of(int rank) try {
   const auto wait = ended_.wait_of(rank);
   if (!wait) return std::nullopt;
   for (const auto& [ended, how] : ended_.list()) {
-    if (!waited_for(*wait, ended)) continue;
+    if (!waited_for(*wait, ended) || ended_.wait_of(ended)) continue;
     WorkerEnding culprit = worker_ending_from_json(how);
     culprit.awaited_in = wait->operation;
     for (const EndedRanks::Wait& other : ended_.waits())

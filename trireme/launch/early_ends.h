@@ -23,8 +23,8 @@ class EarlyEnds {
   void note(WorkerEnding worker);
   /// Whether a rank that failed in this way had given up waiting for others.
   bool gave_up(int rank, const Ending& ending);
-  /// The rank that it waited for in vain, with `awaited_by` and `awaited_in`; nothing while none is known to have
-  /// ended.
+  /// The rank that it waited for and that has ended (not one that gave up waiting itself and then ended in order), with
+  /// `awaited_by` and `awaited_in`; nothing while none is known to have ended.
   std::optional<WorkerEnding> culprit_of(int rank);
 
  private:

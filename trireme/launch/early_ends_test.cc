@@ -43,6 +43,15 @@ TEST_F(EarlyEndsTest, ARankThatNobodyWaitedForIsNoCulprit) {
   EXPECT_FALSE(ends_.culprit_of(0));
 }
 
+TEST_F(EarlyEndsTest, ARankThatGaveUpItselfIsNotTheCulprit) {
+  give_up(0, "all_reduce", {1, 2});
+  give_up(1, "all_reduce", {0, 2});
+  end(1);  // its program caught the error and ended with exit code 0
+  EXPECT_FALSE(ends_.culprit_of(0));
+  end(2);
+  EXPECT_EQ(ends_.culprit_of(0)->rank, 2);
+}
+
 TEST_F(EarlyEndsTest, OnlyAnEndThatAPeerErrorCanCauseCounts) {
   const Ending peer{.code = 75}, aborted{.exited = false, .signal = SIGABRT},
       crashed{.exited = false, .signal = SIGSEGV};

@@ -90,7 +90,7 @@ void flush_everything() {
     message = error.what();
   } catch (...) {
     code = 1;
-    message = "an exception that is no std::exception";
+    message = "an exception that is not a std::exception";
   }
   flush_everything();
   if (code != 0) write_all(ticket.error_fd, message.substr(0, 8192));

@@ -268,7 +268,7 @@ void Supervisor::handle_signals() {
 
 void Supervisor::interrupt(int signal) {
   if (!state_.interrupt(signal, Clock::now())) return;
-  context_.console.say(fmt::format("{}: the workers get it too and have {:g} s to end; once more kills them",
+  context_.console.say(fmt::format("{}: passed on to the workers, which have {:g} s to end; a second signal kills them",
                                    signal_name(signal), std::chrono::duration<double>(context_.request.grace).count()));
   send_due_signals();
   context_.link.report(JobOutcome::of_signal(signal, host_name()));

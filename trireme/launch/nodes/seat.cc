@@ -80,7 +80,7 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
     machine.sit_at(seat, ip);
   }
   if (seat.node < 0)
-    throw UsageError("{} is none of the listed hosts {}; this machine's addresses are {}; correct the list{}",
+    throw UsageError("{} is not one of the listed hosts {}; this machine's addresses are {}; correct the list{}",
                      wanted ? "--host " + *request.host : "this machine", join(hosts, ","), machine.addresses(),
                      request.host ? " or --host" : ", or name this machine with --host");
   const uint16_t start = request.start_port.value_or(kDefaultStartPort);

@@ -162,7 +162,7 @@ class Terminal {
   void interrupt(int signal) {
     if (!state_.interrupt(signal, Clock::now())) return;
     console_.say(
-        fmt::format("{}: passed on to all {} hosts; once more kills them", signal_name(signal), hosts_.size()));
+        fmt::format("{}: passed on to all {} hosts; a second signal kills them", signal_name(signal), hosts_.size()));
     for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
     for (size_t i = 0; i < hosts_.size(); ++i)
       if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: the pipe is not read yet
