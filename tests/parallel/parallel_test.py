@@ -24,8 +24,6 @@ BREAK_A_GROUP = {
     "hook_that_throws",
     "join_with_an_exception",
     "newly_used",
-    "shared_checkpoint",
-    "shared_checkpoint_later",
     "unused_everywhere",
     "used_then_unused",
 }

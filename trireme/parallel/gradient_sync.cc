@@ -17,7 +17,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/parallel/checkpoint.h"
+#include "trireme/parallel/recompute.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/sync_batch_norm.h"
 
