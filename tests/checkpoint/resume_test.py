@@ -135,7 +135,7 @@ class Refused(ResumeCase):
                 rf"rank {rank} damaged: usage {who}.*none of the 2 checkpoints.*step_000000002/.*step_000000001/",
                 rf"rank {rank} goes on with 2 ranks",
             )
-        self.assert_says(result, r"warning.*step_000000002 is passed over: .*model.safetensors is damaged")
+        self.assert_says(result, r"warning.*step_000000002 is skipped: .*model.safetensors is damaged")
         self.assertEqual(result.text.count("File too large"), 4, result)
 
 

@@ -29,8 +29,6 @@ BREAK_A_GROUP = {
     "no_sync_then_new_use",
     "parameters_not_finite",
     "parameters_that_differ",
-    "shared_checkpoint",
-    "shared_checkpoint_later",
     "unused_everywhere",
     "used_then_unused",
 }

@@ -181,7 +181,7 @@ std::optional<Snapshot> CheckpointFolder::read_newest(const std::string& but) co
       if (!found.manifest) throw UsageError("{}", found.reason);
       return read_snapshot(path_ / found.name, *found.manifest);
     } catch (const Error& error) {
-      log_warning("[io] checkpoint {} is passed over: {}", found.name, error.what());
+      log_warning("[io] checkpoint {} is skipped: {}", found.name, error.what());
       reasons.push_back(fmt::format("\n  {}: {}", found.name, error.what()));
     }
   }

@@ -47,7 +47,7 @@ class CheckpointFolder {
   void write(const std::string& name, const Snapshot& snapshot) const;
 
   /// The newest checkpoint that is whole: each file has the size and the checksum of the manifest. A damaged one is
-  /// passed over with a warning in the log. Nothing when there is none at all; UsageError with the reason for each when
+  /// skipped with a warning in the log. Nothing when there is none at all; UsageError with the reason for each when
   /// all are damaged; SystemError when the folder cannot be looked into. One named `but` does not count, nor its
   /// previous one.
   std::optional<Snapshot> read_newest(const std::string& but = "") const;

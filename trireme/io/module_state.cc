@@ -18,7 +18,7 @@ std::string kind_text(const torch::Tensor& tensor) {
   return fmt::format("{} {}", c10::toString(tensor.scalar_type()), shape_text(tensor.sizes().vec()));
 }
 
-// Floating types are converted into one another; a counter is no weight.
+// Floating types are converted into one another; an integer (a counter) must stay one.
 bool fits(const torch::Tensor& ours, const torch::Tensor& theirs) {
   return ours.sizes() == theirs.sizes() && ours.is_floating_point() == theirs.is_floating_point();
 }

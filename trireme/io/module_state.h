@@ -25,8 +25,7 @@ struct LoadOptions {
   std::string from = "the checkpoint";  ///< in messages: the file's name
   /// What the message ends with. A program that has its own way to say this names that.
   std::string advice =
-      "Is it another model's? skip_mismatch leaves tensors of another shape as they are, strict = false lets names "
-      "pass "
+      "Is it another model's? skip_mismatch leaves tensors of another shape as they are, strict = false ignores names "
       "that only one side has";
 };
 

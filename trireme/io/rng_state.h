@@ -14,7 +14,7 @@ namespace trireme::io {
 
 TensorMap rng_state();
 
-/// States of devices that are not here are passed over; devices without a state keep theirs. Throws UsageError when the
+/// States of devices that are not here are ignored; devices without a state keep theirs. Throws UsageError when the
 /// CPU's is missing or a state is none.
 void set_rng_state(const TensorMap& states);
 

@@ -17,9 +17,9 @@
 #include "trireme/core/text.h"
 #include "trireme/parallel/backward_watch.h"
 #include "trireme/parallel/bucket_reducer.h"
-#include "trireme/parallel/checkpoint.h"
 #include "trireme/parallel/model_parameters.h"
 #include "trireme/parallel/parameter_check.h"
+#include "trireme/parallel/recompute.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/sync_batch_norm.h"
 

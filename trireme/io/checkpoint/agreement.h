@@ -1,5 +1,5 @@
-// What rank 0 has read reaches those who may not see its disk, and what they have reaches it. For Checkpoint; called by
-// every rank of the group at the same places. A group of which this process is no member stands for this process alone.
+// Moves what rank 0 has read to the ranks that cannot see its disk, and what they have to rank 0. For Checkpoint; every
+// rank of the group makes the same calls. A group that this process is not a member of means this process alone.
 #pragma once
 
 #include <optional>

@@ -92,14 +92,13 @@ std::vector<std::string> take_random(std::optional<io::Snapshot>& snapshot, int 
   return random;
 }
 
-void say_restored(const io::Manifest& manifest, const std::filesystem::path& folder, int ranks) {
+void log_restored(const io::Manifest& manifest, const std::filesystem::path& folder, int ranks) {
   log_info("[checkpoint] resumed from {}: step {}, epoch {}", (folder / manifest.name).string(), manifest.step,
            manifest.epoch);
   if (manifest.world_size != ranks)
     log_warning(
         "[checkpoint] {} was saved by {} ranks, now there are {}: the samples left of the epoch are dealt out anew, "
-        "and "
-        "random numbers (dropout) start anew",
+        "and random numbers (dropout) start anew",
         manifest.name, manifest.world_size, ranks);
 }
 
@@ -174,7 +173,7 @@ Restored Checkpoint::restore_with(const TrainingState& state,
   if (!snapshot) return {};
   put_all(state, *snapshot, mine);
   const io::Manifest& manifest = snapshot->manifest;
-  if (is_writer()) say_restored(manifest, folder_.path(), ranks());
+  if (is_writer()) log_restored(manifest, folder_.path(), ranks());
   return {{.step = manifest.step, .epoch = manifest.epoch},
           manifest.name,
           manifest.config,

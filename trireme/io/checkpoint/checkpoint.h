@@ -11,7 +11,7 @@
 //       if (stop) return 0;                                    // the next start goes on from here
 //     }
 //
-// Rank 0 writes and reads (io/checkpoint_folder.h: atomic, checksums, at least two kept, a damaged one is passed over);
+// Rank 0 writes and reads (io/checkpoint_folder.h: atomic, checksums, at least two kept, a damaged one is skipped);
 // the others need not see its disk. Every rank calls save(), restore(), preempted() and wait() at the same places. An
 // error of one rank is thrown by all of them, and then nothing has changed: neither the objects nor the checkpoints
 // that are there.

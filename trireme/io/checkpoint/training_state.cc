@@ -3,6 +3,8 @@
 #include <c10/util/Type.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/data/loader.h"
@@ -20,6 +22,36 @@ constexpr const char* kEma = "ema";
 constexpr const char* kMasters = "masters";
 constexpr const char* kLoader = "loader";
 constexpr const char* kSamples = "samples_of_epoch";  // for people; the loader's text is what is read
+
+// The file of a named part: model.generator.safetensors.
+std::string named(const char* kind, const std::string& name) {
+  return fmt::format("{}.{}", kind, name);
+}
+
+template <typename Part>
+std::vector<std::string> names_of(const std::vector<Part>& parts) {
+  std::vector<std::string> names;
+  for (const Part& part : parts) names.push_back(part.name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+template <typename Part>
+void check_names(const char* kind, const std::vector<Part>& parts) {
+  const std::vector<std::string> names = names_of(parts);
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end())
+    throw UsageError("Checkpoint: there are two {}s named '{}'; give each a name of its own", kind, *twice);
+}
+
+void check(const TrainingState& state) {
+  check_names(kModel, state.models);
+  check_names(kOptimizer, state.optimizers);
+  if (!state.model && state.models.empty())
+    throw UsageError("Checkpoint: the TrainingState has no model; set .model, or .models with names");
+  if (!state.model && state.masters)
+    throw UsageError("Checkpoint: .masters belongs to .model, which is not set; named models cannot have masters");
+}
 
 std::string extra_key(const ExtraState& extra) {
   return "extra." + extra.name;
@@ -39,8 +71,25 @@ io::TensorMap named_masters(const TrainingState& state) {
   return result;
 }
 
+// All parameters by names that differ: those of named models are "generator/fc.weight".
 io::TensorMap optimized(const TrainingState& state) {
-  return state.masters ? named_masters(state) : (*state.model).named_parameters();
+  io::TensorMap all;
+  if (state.model) all = state.masters ? named_masters(state) : (*state.model).named_parameters();
+  for (const NamedModel& one : state.models)
+    for (const auto& item : (*one.model).named_parameters()) all.insert(one.name + "/" + item.key(), item.value());
+  return all;
+}
+
+// The names of the network and of its optimizer, for people.
+std::string class_name(const torch::optim::Optimizer& optimizer) {
+  return c10::demangle(typeid(optimizer).name());
+}
+
+template <typename Part, typename Describe>
+std::string described(const std::vector<Part>& parts, const Describe& describe) {
+  std::vector<std::string> texts;
+  for (const Part& part : parts) texts.push_back(fmt::format("{}: {}", part.name, describe(part)));
+  return join(texts, ", ");
 }
 
 io::TensorMap averages(const optim::Ema& ema) {
@@ -79,18 +128,81 @@ const typename Map::mapped_type& part(const Map& parts, const std::string& name,
       manifest.name, name, names.empty() ? "nothing of the kind" : join(names, ", "), name);
 }
 
+// The names of a kind that the snapshot has: of "model", those of model.NAME.
+std::vector<std::string> saved_names(const char* kind, const io::Snapshot& snapshot) {
+  std::vector<std::string> names;
+  const std::string prefix = named(kind, "");
+  for (const auto& [key, tensors] : snapshot.tensors)
+    if (key.starts_with(prefix)) names.push_back(key.substr(prefix.size()));
+  return names;
+}
+
+// One of two networks is never restored without the other.
+template <typename Part>
+void check_all_are_named(const char* kind, const std::vector<Part>& parts, const io::Snapshot& snapshot) {
+  const std::vector<std::string> wanted = names_of(parts), saved = saved_names(kind, snapshot);
+  if (wanted.empty() || wanted == saved) return;
+  throw UsageError(
+      "checkpoint {} has the {}s {}, but the program restores {}; nothing was restored. Name the same ones, or read "
+      "one "
+      "alone with io::load_safetensors(\"{}.NAME.safetensors\")",
+      snapshot.manifest.name, kind, saved.empty() ? "without names" : join(saved, ", "), join(wanted, ", "), kind);
+}
+
+void take_models(const TrainingState& state, io::Snapshot& snapshot) {
+  if (state.model) {
+    snapshot.manifest.model = (*state.model).name();
+    snapshot.tensors.emplace(kModel, io::state_dict(*state.model));
+  } else {
+    snapshot.manifest.model = described(state.models, [](const NamedModel& one) { return (*one.model).name(); });
+  }
+  for (const NamedModel& one : state.models)
+    snapshot.tensors.emplace(named(kModel, one.name), io::state_dict(*one.model));
+}
+
+void take_optimizers(const TrainingState& state, io::Snapshot& snapshot) {
+  if (!state.optimizer && state.optimizers.empty()) return;
+  const io::TensorMap parameters = optimized(state);
+  if (state.optimizer) {
+    snapshot.manifest.optimizer = class_name(*state.optimizer);
+    snapshot.tensors.emplace(kOptimizer, io::optimizer_state(*state.optimizer, parameters));
+  } else {
+    snapshot.manifest.optimizer =
+        described(state.optimizers, [](const NamedOptimizer& one) { return class_name(one.optimizer); });
+  }
+  for (const NamedOptimizer& one : state.optimizers)
+    snapshot.tensors.emplace(named(kOptimizer, one.name), io::optimizer_state(one.optimizer, parameters));
+}
+
+void put_models(const TrainingState& state, const io::Snapshot& snapshot) {
+  const io::Manifest& manifest = snapshot.manifest;
+  const auto put_one = [&](torch::nn::Module& model, const std::string& name) {
+    io::load_into(model, part(snapshot.tensors, name, manifest),
+                  {.from = fmt::format("checkpoint {}{}", manifest.name, name == kModel ? "" : ", " + name),
+                   .advice = "Is it another model's?"});
+  };
+  if (state.model) put_one(*state.model, kModel);
+  for (const NamedModel& one : state.models) put_one(*one.model, named(kModel, one.name));
+}
+
+void put_optimizers(const TrainingState& state, const io::Snapshot& snapshot) {
+  if (!state.optimizer && state.optimizers.empty()) return;
+  const io::TensorMap parameters = optimized(state);
+  const auto put_one = [&](torch::optim::Optimizer& optimizer, const std::string& name) {
+    io::load_optimizer_state(optimizer, parameters, part(snapshot.tensors, name, snapshot.manifest));
+  };
+  if (state.optimizer) put_one(*state.optimizer, kOptimizer);
+  for (const NamedOptimizer& one : state.optimizers) put_one(one.optimizer, named(kOptimizer, one.name));
+}
+
 }  // namespace
 
 io::Snapshot take(const TrainingState& state) {
+  check(state);
   io::Snapshot snapshot;
   io::Manifest& manifest = snapshot.manifest;
-  manifest.model = (*state.model).name();
-  snapshot.tensors.emplace(kModel, io::state_dict(*state.model));
-  if (state.optimizer) {
-    const torch::optim::Optimizer& optimizer = *state.optimizer;
-    manifest.optimizer = c10::demangle(typeid(optimizer).name());
-    snapshot.tensors.emplace(kOptimizer, io::optimizer_state(optimizer, optimized(state)));
-  }
+  take_models(state, snapshot);
+  take_optimizers(state, snapshot);
   if (state.ema) snapshot.tensors.emplace(kEma, averages(*state.ema));
   if (state.masters) snapshot.tensors.emplace(kMasters, named_masters(state));
   if (state.loader) {
@@ -106,10 +218,12 @@ void put(const TrainingState& state, const io::Snapshot& snapshot) {
   const io::Manifest& manifest = snapshot.manifest;
   const auto tensors = [&](const char* name) -> const io::TensorMap& { return part(snapshot.tensors, name, manifest); };
   const auto text = [&](const std::string& name) -> const std::string& { return part(manifest.state, name, manifest); };
-  io::load_into(*state.model, tensors(kModel),
-                {.from = fmt::format("checkpoint {}", manifest.name), .advice = "Is it another model's?"});
+  check(state);
+  check_all_are_named(kModel, state.models, snapshot);
+  check_all_are_named(kOptimizer, state.optimizers, snapshot);
+  put_models(state, snapshot);
   if (state.masters) put_masters(state, tensors(kMasters));
-  if (state.optimizer) io::load_optimizer_state(*state.optimizer, optimized(state), tensors(kOptimizer));
+  put_optimizers(state, snapshot);
   if (state.ema) put_averages(*state.ema, tensors(kEma));
   if (state.loader) state.loader->load_state(data::parse_sampler_state(text(kLoader)));
   for (const ExtraState& extra : state.extra) extra.load(text(extra_key(extra)));

@@ -3,6 +3,11 @@
 //   TrainingState state{.model = model, .optimizer = adam, .loader = train, .extra = {{"scaler", scaler}}};
 //   checkpoint.save(state, {.step = step});
 //
+// Several models and optimizers, by name. They are one checkpoint: all of them are saved, or none.
+//
+//   TrainingState gan{.models = {{"generator", generator}, {"discriminator", discriminator}},
+//                     .optimizers = {{"generator", adam_g}, {"discriminator", adam_d}}};
+//
 // The objects must outlive it. Between two steps only, that is after optimizer.step(): gradients are not part of it.
 #pragma once
 
@@ -31,16 +36,18 @@ class MasterWeights;
 /// A module, however it is held: itself, a TORCH_MODULE holder, a std::shared_ptr, DataParallel.
 class ModuleRef {
  public:
+  ModuleRef() = default;                                      ///< none
   ModuleRef(torch::nn::Module& module) : module_(&module) {}  // NOLINT(google-explicit-constructor): a reference
   template <typename Held>
     requires requires(Held& held) {
       { held.operator->() } -> std::convertible_to<torch::nn::Module*>;
     }
   ModuleRef(Held& held) : module_(held.operator->()) {}  // NOLINT(google-explicit-constructor)
+  explicit operator bool() const { return module_ != nullptr; }
   torch::nn::Module& operator*() const { return *module_; }
 
  private:
-  torch::nn::Module* module_;
+  torch::nn::Module* module_ = nullptr;
 };
 
 /// A reference, or nothing. Takes an object or its address.
@@ -77,9 +84,21 @@ struct ExtraState {
   std::function<void(const std::string&)> load;  ///< throws when it does not understand; then nothing has changed
 };
 
-struct TrainingState {
+struct NamedModel {
+  std::string name;  ///< letters, digits, '_' and '-'
   ModuleRef model;
+};
+
+struct NamedOptimizer {
+  std::string name;
+  std::reference_wrapper<torch::optim::Optimizer> optimizer;  ///< of parameters of any of the models
+};
+
+struct TrainingState {
+  ModuleRef model = {};
   MaybeRef<torch::optim::Optimizer> optimizer = {};
+  std::vector<NamedModel> models = {};  ///< beside `model` or instead of it
+  std::vector<NamedOptimizer> optimizers = {};
   MaybeRef<data::Loader> loader = {};
   MaybeRef<optim::Ema> ema = {};
   MaybeRef<optim::MasterWeights> masters = {};  ///< made of all of model->parameters(); what the optimizer steps
@@ -89,11 +108,12 @@ struct TrainingState {
 namespace detail {
 
 /// The tensors are the objects' own, as in io/module_state.h; texts are in manifest.state. Throws UsageError for an
-/// optimizer whose state is unknown.
+/// optimizer whose state is unknown, a state without a model, and a name that is there twice.
 io::Snapshot take(const TrainingState& state);
 
-/// The parts that `state` names; the snapshot may have more. Throws UsageError when it has not, or when a part does not
-/// fit; then some of the objects may have changed, and putting back what take() gave before repairs it.
+/// The parts that `state` names; the snapshot may have more, but of named models all or none, and so of named
+/// optimizers. Throws UsageError when it has not, or when a part does not fit; then some of the objects may have
+/// changed, and putting back what take() gave before repairs it.
 void put(const TrainingState& state, const io::Snapshot& snapshot);
 
 }  // namespace detail

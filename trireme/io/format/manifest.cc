@@ -73,7 +73,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
     check_format(root, file);
     return from_content(root.at("content"));
   } catch (const json::exception& error) {
-    throw UsageError("{}: it is no checkpoint manifest, or damaged: {}", file, printable(error.what()));
+    throw UsageError("{}: not a checkpoint manifest, or damaged: {}", file, printable(error.what()));
   }
 }
 

@@ -43,7 +43,7 @@ struct TensorBytes {
   std::string_view bytes;
 };
 
-/// Bytes of an element; 0 for a name that is no dtype.
+/// Bytes of an element; 0 for an unknown dtype.
 uint64_t element_bytes(std::string_view dtype);
 
 /// `start` is the file's beginning, header included; `file` its name for messages.
