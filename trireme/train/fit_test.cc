@@ -200,7 +200,7 @@ struct ResumedFit {
                    .clip_norm = 0.5,
                    .ema_decay = 0.9});
     options.eval = eval;
-    options.batch_size = 7;
+    options.batch_size = 8;
     options.verbose = 0;
     options.checkpoint_dir = checkpoints;
     model.fit(train, options);
@@ -216,7 +216,7 @@ TEST(Fit, ResumesWithTheBitsOfAnUnbrokenFit) {
   const auto options = [](int64_t epochs) {
     return FitOptions{.epochs = epochs,
                       .callbacks = {callback::ReduceLROnPlateau({.factor = 0.5, .patience = 1, .min_delta = 0.05})},
-                      .accumulate_grad_batches = 3};
+                      .accumulate_grad_batches = 4};
   };
   const torch::Tensor whole = ResumedFit(folder.path() / "a")(options(5));
   const ResumedFit fit(folder.path() / "b");

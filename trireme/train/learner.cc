@@ -81,9 +81,9 @@ Scored Learner::train(const torch::Tensor& input, const torch::Tensor& label, co
 
 torch::Tensor Learner::predict(const torch::Tensor& input) {
   const torch::NoGradGuard no_grad;
-  team();
+  const torch::Device device = team().device();
   if (net_.module->is_training()) net_.module->eval();
-  return train::forward(net_, options_.amp, input);
+  return train::forward(net_.forward, device, options_.amp, input);
 }
 
 Scored Learner::evaluate(const torch::Tensor& input, const torch::Tensor& label) {

@@ -18,10 +18,8 @@ bool is_low(torch::ScalarType type) {
   return type == torch::kHalf || type == torch::kBFloat16;
 }
 
-optim::Autocast autocast(const StepModel& model, const AmpOptions& amp) {
-  const std::vector<torch::Tensor> parameters = model.module->parameters();
-  const torch::DeviceType device = parameters.empty() ? torch::kCPU : parameters[0].device().type();
-  return optim::Autocast({.device = device, .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
+optim::Autocast autocast(torch::Device device, const AmpOptions& amp) {
+  return optim::Autocast({.device = device.type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
 }
 
 void require_low_weights(const torch::nn::Module& module) {
@@ -80,10 +78,9 @@ const torch::Tensor& one_number(const torch::Tensor& loss) {
   return loss;
 }
 
-torch::Tensor forward(const StepModel& model, const AmpOptions& amp, const torch::Tensor& input) {
-  const std::vector<torch::Tensor> parameters = model.module->parameters();
-  const optim::Autocast precision = autocast(model, amp);
-  const torch::Tensor output = model.forward(parameters.empty() ? input : input.to(parameters[0].device()));
+torch::Tensor forward(const Forward& net, torch::Device device, const AmpOptions& amp, const torch::Tensor& input) {
+  const optim::Autocast precision = autocast(device, amp);
+  const torch::Tensor output = net(input.to(device));
   return is_low(output.scalar_type()) ? output.to(torch::kFloat) : output;
 }
 
@@ -91,10 +88,12 @@ Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions opti
     : model_(std::move(model)),
       optimizer_(optimizer),
       options_(checked(options, model_, optimizer)),
+      parameters_(model_.module->parameters()),
+      device_(parameters_.empty() ? torch::Device(torch::kCPU) : parameters_[0].device()),
       scaler_(scaler_options(options_.amp, model_.sync)) {
   set_accumulate(options_.accumulate);
   if (options_.amp.level == AmpLevel::O2) {
-    masters_.emplace(model_.module->parameters());
+    masters_.emplace(parameters_);
     masters_->adopt(optimizer_);
   }
   if (options_.ema_decay) ema_.emplace(*model_.module, optim::Ema::Options{.decay = *options_.ema_decay});
@@ -106,7 +105,7 @@ torch::Tensor Step::operator()(const torch::Tensor& input, const torch::Tensor& 
         "train::Step: step(x, y) needs {}, or use step([&] {{ return loss; }})",
         options_.loss ? "a net whose forward takes one tensor" : "a loss: Step(model, optimizer, {.loss = …})");
   const auto loss = [&] {
-    const torch::Tensor output = forward(model_, options_.amp, input);
+    const torch::Tensor output = forward(model_.forward, device_, options_.amp, input);
     output_ = output.detach();
     return options_.loss(output, label.to(output.device()));
   };
@@ -115,7 +114,7 @@ torch::Tensor Step::operator()(const torch::Tensor& input, const torch::Tensor& 
 
 torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& batch) {
   const auto in_precision = [&] {
-    const optim::Autocast precision = autocast(model_, options_.amp);
+    const optim::Autocast precision = autocast(device_, options_.amp);
     return loss();
   };
   return run(in_precision, batch.samples.value_or(1), batch.update);
@@ -145,8 +144,7 @@ double Step::weight_of(int64_t samples, bool last) {
   }
   samples_ += samples;
   if (last && samples_ != expected_samples_) {
-    scale_gradients(model_.module->parameters(),
-                    static_cast<double>(expected_samples_) / static_cast<double>(samples_));
+    scale_gradients(parameters_, static_cast<double>(expected_samples_) / static_cast<double>(samples_));
     expected_samples_ = samples_;
   }
   return static_cast<double>(samples) / static_cast<double>(expected_samples_);
@@ -172,7 +170,7 @@ void Step::set_accumulate(int64_t batches) {
 
 void Step::drop_gradients() {
   optim::zero_grad(optimizer_);
-  optim::zero_grad(model_.module->parameters());
+  optim::zero_grad(parameters_);
   pending_ = 0;
 }
 

@@ -32,6 +32,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "trireme/io/checkpoint/training_state.h"
 #include "trireme/optim/amp.h"
@@ -70,9 +71,8 @@ enum class Update {
   skipped,  ///< gradients of some rank were not finite: no step, and a smaller loss scale (fp16 only)
 };
 
-/// The forward pass as a Step runs it: input on the module's device, autocast for O1 and O2, output in float32 (or
-/// double).
-torch::Tensor forward(const StepModel& model, const AmpOptions& amp, const torch::Tensor& input);
+/// The forward pass as a Step runs it: input on the device, autocast for O1 and O2, output in float32 (or double).
+torch::Tensor forward(const Forward& net, torch::Device device, const AmpOptions& amp, const torch::Tensor& input);
 
 class Step {
  public:
@@ -124,6 +124,8 @@ class Step {
   StepModel model_;
   torch::optim::Optimizer& optimizer_;
   StepOptions options_;
+  std::vector<torch::Tensor> parameters_;  // of the module
+  torch::Device device_;
   std::optional<optim::MasterWeights> masters_;
   optim::GradScaler scaler_;
   std::optional<optim::Ema> ema_;

@@ -19,11 +19,13 @@
 
 namespace trireme::train {
 
+using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
+
 /// A small value that keeps the module alive.
 struct StepModel {
   std::shared_ptr<torch::nn::Module> module;
-  std::function<torch::Tensor(const torch::Tensor&)> forward;  ///< empty: the net does not take one tensor
-  std::shared_ptr<GradientSync> sync;                          ///< null: nothing is averaged
+  Forward forward;                     ///< empty: the net does not take one tensor
+  std::shared_ptr<GradientSync> sync;  ///< null: nothing is averaged
 
   StepModel(deploy::Network net, std::shared_ptr<GradientSync> with = {})  // NOLINT(google-explicit-constructor)
       : module(std::move(net.module)), forward(std::move(net.forward)), sync(std::move(with)) {}
@@ -40,7 +42,7 @@ struct StepModel {
 
  private:
   template <typename Net>
-  static std::function<torch::Tensor(const torch::Tensor&)> call_of(const std::shared_ptr<Net>& net) {
+  static Forward call_of(const std::shared_ptr<Net>& net) {
     if constexpr (requires(torch::Tensor x) { torch::Tensor(net->forward(x)); })
       return [net](const torch::Tensor& x) -> torch::Tensor { return net->forward(x); };
     else

@@ -49,7 +49,6 @@ class Losses {
   /// The same and "loss", the total.
   std::vector<std::string> names_with_total() const;
   bool need_labels() const;
-  bool empty() const { return losses_.empty(); }
 
  private:
   std::vector<One> losses_;
