@@ -143,8 +143,7 @@ CommandSyntax syntax_of(const Subcommand& subcommand, TipcOptions& options) {
 std::string tipc_overview() {
   std::string text;
   for (const Subcommand& subcommand : kSubcommands)
-    text +=
-        fmt::format("{} trireme tipc {} {}\n", text.empty() ? "usage:" : "      ", subcommand.name, subcommand.usage);
+    text += fmt::format("usage: trireme tipc {} {}\n", subcommand.name, subcommand.usage);
   text += "\nTests a model from training on many machines to inference, as a text file says.\n\n";
   for (const Subcommand& subcommand : kSubcommands)
     text += fmt::format("  {:<9} {}", subcommand.name, subcommand.about);
