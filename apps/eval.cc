@@ -5,13 +5,11 @@
 namespace trireme::apps {
 namespace {
 
-constexpr const char* kHelp =
-    "usage: trireme eval -c CONFIG.yaml [-o KEY.SUB=VALUE …]\n\n"
-    "Measures weights on DataLoader.Eval: the losses of Loss.Eval and the metrics of Metric.Eval. Every picture "
-    "counts\n"
-    "once, so the numbers are the same on any number of processes.\n\n"
-    "  -c, --config FILE      the configuration\n"
-    "  -o, --override K=V …   changes of it; repeat at will\n\n"
+constexpr const char* kAbout =
+    "Measures weights on DataLoader.Eval: the losses of Loss.Eval and the metrics of Metric.Eval. Every picture\n"
+    "counts once, so the numbers are the same on any number of processes.\n";
+
+constexpr const char* kNotes =
     "examples\n"
     "  trireme eval -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
     "  trireme launch -n 2 trireme eval -c ResNet50.yaml -o Global.pretrained_model=weights.safetensors\n";
@@ -25,6 +23,6 @@ int evaluate(const Options& /*options*/, const config::TrainConfig& config) {
 }  // namespace trireme::apps
 
 int main(int argc, char** argv) {
-  using trireme::apps::evaluate, trireme::apps::kHelp;
-  return trireme::apps::run({.name = "eval", .help = kHelp, .run = evaluate}, argc, argv);
+  using namespace trireme::apps;
+  return run({.name = "eval", .about = kAbout, .notes = kNotes, .run = evaluate}, argc, argv);
 }

@@ -24,26 +24,24 @@ using config::Arch;
 using config::Node;
 using config::TrainConfig;
 
-constexpr const char* kHelp =
-    "usage: trireme export -c CONFIG.yaml [-o KEY.SUB=VALUE …]\n\n"
-    "Writes a trained network for inference into the folder Global.save_inference_dir: inference.pt (TorchScript),\n"
-    "inference.onnx, and inference.yml, which says how images are prepared and what the classes are called. Softmax "
-    "is\n"
-    "added, batch normalisation folded, and both are compared with the network before they take the place of older "
-    "ones.\n\n"
-    "  -c, --config FILE      the configuration that it was trained with\n"
-    "  -o, --override K=V …   changes of it; repeat at will\n\n"
+constexpr const char* kAbout =
+    "Writes a trained network for inference into the folder Global.save_inference_dir: inference.pt\n"
+    "(TorchScript), inference.onnx, and inference.yml, which says how images are prepared and what the classes\n"
+    "are called. Adds the softmax and folds batch normalisation. Both files are compared with the network before\n"
+    "they replace older ones.\n";
+
+constexpr const char* kNotes =
     "keys that matter here\n"
     "  Global.pretrained_model     the weights: a checkpoint's folder or a safetensors file\n"
     "  Global.save_inference_dir   where to write (default: ./inference)\n"
-    "  Global.image_shape          what the network will be fed: [channels, height, width]\n"
-    "  Infer.transforms            how a picture becomes that; else those of DataLoader.Eval\n"
+    "  Global.image_shape          the input of the network: [channels, height, width]\n"
+    "  Infer.transforms            how a picture becomes that input (default: those of DataLoader.Eval)\n"
     "  Infer.PostProcess.class_id_map_file   names of the classes, `number name` a line\n\n"
     "examples\n"
     "  trireme export -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
     "  trireme infer --model-dir inference --image photo.jpg\n";
 
-/// The one that is exported: of a distillation the student, as a rule.
+/// The network to export: of a distillation mostly the student.
 const Arch& main_arch(const Arch& arch) {
   if (!arch.is_distillation()) return arch;
   for (const config::DistilledModel& model : arch.models)
@@ -75,7 +73,7 @@ Node transform_ops(const TrainConfig& config) {
   return of_eval;
 }
 
-/// Seen from here or else, as `base` is, from the file that names it.
+/// Relative to the current folder, else, like `base`, to the file that names it.
 fs::path label_file(const Node& named) {
   const fs::path file = named.as<std::string>();
   std::error_code ignored;
@@ -84,7 +82,7 @@ fs::path label_file(const Node& named) {
   return fs::exists(beside, ignored) ? beside : file;
 }
 
-/// PaddleClas' files name one of its own, which need not be here.
+/// PaddleClas' configurations name a file of PaddleClas, which may be absent here.
 std::vector<std::string> labels(const TrainConfig& config) {
   if (!config.infer || config.infer->post_process.class_id_map_file.empty()) return {};
   const Node named = config.infer->post_process.node.at("class_id_map_file");
@@ -92,7 +90,7 @@ std::vector<std::string> labels(const TrainConfig& config) {
   std::error_code ignored;
   if (fs::exists(file, ignored)) return preprocess::read_labels(file);
   if (named.is_option()) named.fail("there is no {}", file.string());
-  log_warning("{}", named.remark(fmt::format("there is no {}; the model will tell classes by number", file.string())));
+  log_warning("{}", named.remark(fmt::format("there is no {}; answers will have class numbers only", file.string())));
   return {};
 }
 
@@ -127,7 +125,7 @@ bundle::Description describe(const TrainConfig& config) {
   return description;
 }
 
-/// A key that names nothing, mostly because of a variable that was not set, is no wish for the default.
+/// An empty value is an error, not the default: it mostly comes from a shell variable that was not set.
 fs::path folder_of(const config::Global& global) {
   constexpr const char* kKey = "save_inference_dir";
   const Node named = global.node.at(kKey);
@@ -156,7 +154,7 @@ deploy::OpenOnnx onnx_opener() {
 }
 
 int export_network(const Options& /*options*/, const TrainConfig& config) {
-  if (get_rank() != 0) return 0;  // they have the same weights
+  if (get_rank() != 0) return 0;  // all ranks have the same weights
   const bundle::Description description = describe(config);
   const fs::path folder = folder_of(config.global);
   const models::ClassifierPtr net = load_network(config);
@@ -172,7 +170,7 @@ int export_network(const Options& /*options*/, const TrainConfig& config) {
 }  // namespace trireme::apps
 
 int main(int argc, char** argv) {
-  using trireme::apps::export_network, trireme::apps::kHelp;
-  return trireme::apps::run({.name = "export", .help = kHelp, .reads_batches = false, .run = export_network}, argc,
-                            argv);
+  using namespace trireme::apps;
+  return run({.name = "export", .about = kAbout, .notes = kNotes, .reads_batches = false, .run = export_network}, argc,
+             argv);
 }

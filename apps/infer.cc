@@ -24,7 +24,7 @@ using infer::Answer, infer::Latency, infer::Predictor, infer::Timing;
 
 constexpr int kFailed = 1;
 
-/// The answers themselves are lost: no matter of the model or the pictures.
+/// Standard output is broken: neither the model nor the pictures are at fault.
 struct CannotPrint : SystemError {
   using SystemError::SystemError;
 };
@@ -35,7 +35,7 @@ void expect_printed() {
 
 // --- answers, as PaddleClas prints them
 
-/// Without signs that a terminal obeys; what could be taken for one of our own escapes gets a backslash.
+/// Without control characters; a character that could be read as one of our own escapes gets a backslash.
 std::string escaped(std::string_view text, std::string_view special) {
   std::string shown;
   for (const char c : text) {
@@ -162,9 +162,8 @@ void tell_skipped(const Pictures& pictures, const std::filesystem::path& folder)
   const size_t shown = std::min(kShown, pictures.skipped.size());
   const std::vector<std::string> names(pictures.skipped.begin(),
                                        pictures.skipped.begin() + static_cast<std::ptrdiff_t>(shown));
-  log_warning("[infer] {}: left out, as they are no files that end in .jpg, .jpeg or .png: {} ({}{})",
-              printable(folder.string()), pictures.skipped.size(), printable(join(names, ", ")),
-              shown < pictures.skipped.size() ? ", …" : "");
+  log_warning("[infer] {}: skipped, not files that end in .jpg, .jpeg or .png: {} ({}{})", printable(folder.string()),
+              pictures.skipped.size(), printable(join(names, ", ")), shown < pictures.skipped.size() ? ", …" : "");
 }
 
 int answer(const InferOptions& options) {
@@ -182,7 +181,7 @@ int answer(const InferOptions& options) {
 int run(const std::vector<std::string>& words) {
   const InferOptions options = parse_infer_options(words);
   if (options.help) {
-    fmt::print("{}", infer_help());
+    fmt::print("{}", infer_help(*options.help));
     return 0;
   }
   prepare_process();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/deploy/infer/predictor.h"
@@ -15,14 +17,14 @@ struct InferOptions {
   int batch_size = 1;
   int score_digits = 2;  ///< behind the point, as PaddleClas prints them
   bool benchmark = false;
-  bool help = false;
+  std::optional<std::string> help;  ///< --help: its topic; then nothing was checked
   infer::PredictorOptions predictor;
 };
 
-/// `--name value` or `--name=value`, with '-' or '_' within names. Throws UsageError: an unknown option with the
-/// nearest one, a value that does not fit, one that is missing.
+/// By the rules of core/options.h. Throws UsageError.
 InferOptions parse_infer_options(const std::vector<std::string>& words);
 
-const char* infer_help();
+/// The text for --help, or the table of docs/infer.md.
+std::string infer_help(std::string_view topic);
 
 }  // namespace trireme::apps

@@ -23,7 +23,7 @@ Pictures list_folder(const fs::path& folder) {
   std::error_code failed;
   for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
     std::error_code ignored;
-    const fs::file_type type = entry->status(ignored).type();  // a link to nothing is told as a picture not to be had
+    const fs::file_type type = entry->status(ignored).type();  // a broken link counts as a picture that cannot be read
     if (is_picture(entry->path()) && (type == fs::file_type::regular || type == fs::file_type::not_found))
       found.files.push_back(entry->path());
     else

@@ -13,7 +13,7 @@ namespace trireme::apps {
 
 struct Pictures {
   std::vector<std::filesystem::path> files;
-  std::vector<std::string> skipped;  ///< names in the folder that are no pictures
+  std::vector<std::string> skipped;  ///< names in the folder that are not pictures
 };
 
 /// The file itself, or the JPEG and PNG files of a folder by name, without its subfolders. Throws UsageError when there
@@ -31,7 +31,7 @@ class PictureReader {
  public:
   /// `predictor` must live longer.
   PictureReader(const infer::Predictor& predictor, std::vector<std::filesystem::path> files, int batch_size);
-  /// False: there is no more.
+  /// False: no batch is left.
   bool next(PictureBatch& batch);
 
  private:

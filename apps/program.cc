@@ -17,8 +17,9 @@
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/option_help.h"
+#include "trireme/core/options.h"
 #include "trireme/core/parallel_env.h"
-#include "trireme/core/text.h"
 #include "trireme/train/trainer/memory.h"
 #include "trireme/train/trainer/saver.h"
 
@@ -29,42 +30,39 @@ using Words = std::vector<std::string>;
 
 // --- the command line
 
-bool is_override(const std::string& word) {
-  return !word.starts_with("-") && word.find('=') != std::string::npos;
+CommandSyntax syntax_of(const Program& program, Options& options) {
+  const auto add_override = [&](const Given& given) { options.overrides.push_back(given.text); };
+  CommandSyntax syntax{
+      .command = fmt::format("trireme {}", program.name),
+      .usage = fmt::format("-c CONFIG.yaml [-o KEY.SUB=VALUE...]{}", program.trains ? " [--resume auto|FOLDER]" : ""),
+      .about = program.about,
+      .notes = program.notes,
+      .operand_advice = "changes of the configuration stand behind -o, as KEY=VALUE",
+      .options = {{{"--config", "-c"}, "FILE", "the configuration; required", store_text(options.config)},
+                  {{"--override", "-o"},
+                   "KEY=VALUE...",
+                   "changes of the configuration; may be repeated",
+                   add_override,
+                   Takes::assignments}}};
+  if (program.trains)
+    syntax.options.push_back({{"--resume"},
+                              "auto|FOLDER",
+                              "continue from this checkpoint; auto: from the newest one of the output folder, or start "
+                              "when there is none",
+                              store_text(options.resume)});
+  return syntax;
 }
 
-/// The value of an option: behind '=' or the next word, which is then taken.
-std::string value_of(const Words& words, size_t& at) {
-  const std::string word = words[at];
-  const size_t equals = word.find('=');
-  if (word.starts_with("--") && equals != std::string::npos) return word.substr(equals + 1);
-  if (at + 1 >= words.size()) throw UsageError("{} needs a value (see --help)", word);
-  return words[++at];
-}
-
-void read_overrides(const Words& words, size_t& at, Options& options) {
-  options.overrides.push_back(value_of(words, at));
-  while (at + 1 < words.size() && is_override(words[at + 1])) options.overrides.push_back(words[++at]);
-}
-
-/// Nothing: help was asked for.
+/// Nothing: the help was printed.
 std::optional<Options> parse(const Program& program, const Words& words) {
   Options options;
-  for (size_t at = 0; at < words.size(); ++at) {
-    const std::string name = words[at].substr(0, words[at].starts_with("--") ? words[at].find('=') : std::string::npos);
-    if (name == "-h" || name == "--help") return std::nullopt;
-    if (name == "-c" || name == "--config")
-      options.config = value_of(words, at);
-    else if (name == "-o" || name == "--override")
-      read_overrides(words, at, options);
-    else if (name == "--resume" && program.trains)
-      options.resume = value_of(words, at);
-    else
-      throw UsageError("trireme {} has no option '{}' (see: trireme {} --help)", program.name, printable(words[at]),
-                       program.name);
+  const CommandSyntax syntax = syntax_of(program, options);
+  if (const auto topic = parse_command_line(syntax, words).help) {
+    fmt::print("{}", help_for(syntax, *topic));
+    return std::nullopt;
   }
-  options.words = words;
   if (options.config.empty()) throw UsageError("which configuration? trireme {} -c CONFIG.yaml", program.name);
+  options.words = words;
   return options;
 }
 
@@ -125,7 +123,7 @@ class ProgramLog {
 
   const bool kept_;
   std::FILE* file_ = nullptr;
-  std::string before_;  // what was said before there was a file
+  std::string before_;  // logged before the file was open
 };
 
 // --- the process
@@ -145,15 +143,12 @@ bool logs(const config::Global& global, int rank) {
 
 int run_program(const Program& program, const Words& words) {
   const std::optional<Options> options = parse(program, words);
-  if (!options) {
-    fmt::print("{}", program.help);
-    return 0;
-  }
+  if (!options) return 0;
   prepare_process();
   const int rank = get_rank();
   const bool kept = program.trains && rank == 0;
   ProgramLog log(kept);
-  if (rank != 0) set_log_level(LogLevel::error);  // what is wrong with the file is told once
+  if (rank != 0) set_log_level(LogLevel::error);  // one rank reports what is wrong with the file
   const config::TrainConfig config = config::load(options->config, options->overrides);
   set_log_level(logs(config.global, rank) ? LogLevel::info : LogLevel::warning);
   if (kept) log.open(trainer::output_folder(config) / fmt::format("{}.log", program.name));

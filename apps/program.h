@@ -1,7 +1,7 @@
 // What the programs `trireme-train`, `-eval` and `-export` share: their command line, where their log goes, and how
 // errors become words and exit codes.
 //
-//   int main(int argc, char** argv) { return apps::run({"train", kHelp, train}, argc, argv); }
+//   return apps::run({.name = "train", .about = kAbout, .notes = kNotes, .run = train}, argc, argv);   // main()
 #pragma once
 
 #include <string>
@@ -19,8 +19,9 @@ struct Options {
 };
 
 struct Program {
-  const char* name;  ///< "train"
-  const char* help;
+  const char* name;     ///< "train"
+  const char* about;    ///< what it does, for --help
+  const char* notes;    ///< behind the options: keys, examples
   bool trains = false;  ///< knows --resume, and keeps its log in <output_dir>/<Arch>/<name>.log; others write no log
   bool reads_batches = true;
   int (*run)(const Options& options, const config::TrainConfig& config);  ///< returns the exit code

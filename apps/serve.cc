@@ -20,20 +20,19 @@
 #include "trireme/deploy/serve/http/server.h"
 #include "trireme/deploy/serve/options.h"
 #include "trireme/deploy/serve/port_file.h"
-#include "trireme/deploy/serve/problems.h"
 #include "trireme/deploy/serve/service.h"
 #include "trireme/proc/signals.h"
 
 namespace trireme::apps {
 namespace {
 
-constexpr int kSignalled = 128;  // as a shell tells of a signal
+constexpr int kSignalled = 128;  // + signal, as in a shell
 constexpr int kUnanswered = 1;
 constexpr int kStopped = 70;        // the HTTP server, by a defect; the log says why
 constexpr int kNoModel = 1;         // the options were right: as `trireme infer` ends
 constexpr Millis kImpatience{100};  // a second signal sooner than this is part of the first: timeout(1) sends two
 
-/// Each of the many threads would else keep the memory of its largest picture for itself.
+/// Otherwise each thread would keep the memory of its largest picture.
 void share_memory_between_threads() {
   ::mallopt(M_ARENA_MAX, 2);
   ::mallopt(M_MMAP_THRESHOLD, 256 << 10);  // a fixed one: what is large goes back to the system at once
@@ -51,7 +50,8 @@ std::optional<int> next_signal(proc::SignalGate& gate, int end, Deadline deadlin
   }
 }
 
-/// Until the server has stopped or the time is up. A signal that comes later than the first one's echoes cuts it short.
+/// Waits until the server has stopped or the time is up. A second signal, unless it is an echo of the first, ends the
+/// wait.
 std::optional<int> wait_drained(proc::SignalGate& gate, const http::Server& server, Deadline deadline) {
   const Deadline echoes = Deadline::in(kImpatience);
   while (const auto number = next_signal(gate, server.stopped_fd(), deadline))
@@ -136,7 +136,8 @@ int serve_model(const serve::ServeOptions& options) {
   share_memory_between_threads();
   proc::SignalGate gate;  // before the first thread
   UniqueFd listener = listen_to(options);
-  serve::PortFile port_file(options.port_file);  // whose port is taken leaves the other's file alone
+  serve::PortFile port_file(
+      options.port_file);  // after listening: a server without its port must not remove the file of another
   const auto model = load_model(options, gate);
   http::Server server(
       std::move(listener), options.server, [&](http::Request& request) { return model->service.handle(request); },
@@ -152,13 +153,9 @@ int serve_model(const serve::ServeOptions& options) {
 }
 
 int run(const std::vector<std::string>& words) {
-  using Words = std::vector<std::string>;
-  if (words == Words{"--markdown"} || words == Words{"--markdown", "errors"}) {  // for docs/serve.md
-    fmt::print("{}", words.size() == 1 ? serve::options_markdown() : serve::problems_markdown());
-    return 0;
-  }
-  if (const auto options = serve::parse_options(words)) return serve_model(*options);
-  fmt::print("{}", serve::help());
+  const serve::ParsedOptions parsed = serve::parse_options(words);
+  if (!parsed.help) return serve_model(parsed.options);
+  fmt::print("{}", serve::help(*parsed.help));
   return 0;
 }
 

@@ -30,6 +30,9 @@ int launch(const Words& words);
 int tipc(const Words& words);
 int version(const Words& words);
 
+/// Runs a command by name, or the program `trireme-<name>`. Throws UsageError with a spelling hint when there is none.
+int run_command(const std::string& name, const Words& words);
+
 /// The overview: what `trireme` alone prints.
 std::string overview();
 

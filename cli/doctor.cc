@@ -15,17 +15,18 @@
 #include "trireme/launch/launcher.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/nodes/job_token.h"
+#include "trireme/launch/options/help.h"
 #include "trireme/launch/options/options.h"
 
 namespace trireme::cli {
 namespace {
 
-constexpr const char* kHelp =
+constexpr const char* kUsage =
     "usage: trireme doctor                       check this machine\n"
     "       trireme doctor --ips a,b             on every machine: can they reach each other, and how fast?\n"
     "       trireme doctor --ips a,b --ssh       the same from one terminal\n"
     "\n"
-    "The options about machines are those of `trireme launch` (see: trireme help launch nodes).\n";
+    "The options about machines are those of `trireme launch`:\n\n";
 
 bool g_problem = false;
 
@@ -65,7 +66,7 @@ void check_shared_memory() {
        fmt::format("/dev/shm has {:.1f} GiB free{}", free, free >= kEnough ? "" : "; in Docker use --shm-size=8g"));
 }
 
-// What will move the tensors of a job. Absent ones are no problem: they have libraries of their own.
+// The engines of collectives. An absent one is not a problem: it needs a library that may not be installed.
 void check_backends() {
   line(true, fmt::format("backend shm: between ranks of this machine ({})", shm::reduce_instruction_set()));
   line(true, "backend gloo: between machines, inside libtorch");
@@ -90,7 +91,7 @@ void check_limits() {
 
 void check_token() {
   try {
-    line(true, launch::configured_token() ? "a token file is there: nodes will be authenticated"
+    line(true, launch::configured_token() ? "token file found: nodes will be authenticated"
                                           : "no token file: nodes of a job on several machines are not authenticated");
   } catch (const UsageError& error) {
     line(false, error.what());
@@ -113,15 +114,12 @@ int check_machine() {
 
 int doctor(const Words& words) {
   if (words.empty()) return check_machine();
-  if (words[0] == "--help" || words[0] == "-h") {
-    fmt::print("{}", kHelp);
-    return 0;
-  }
   Words all{"--check_only", "--job_id", "doctor"};
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), {"--", "true"});
   const launch::PlainLog log;
-  launch::Request request = launch::parse_launch(all, env::all());
+  launch::Request request = launch::parse_launch(all, env::all(), "trireme doctor");
+  if (request.help_topic) return fmt::print("{}{}", kUsage, launch::launch_help("nodes")), 0;
   if (request.command != Words{"true"})
     throw UsageError("doctor takes no program, only options; see: trireme doctor --help");
   if (request.nodes->max < 2)

@@ -1,12 +1,10 @@
-#include "trireme/launch/options/help.h"
-
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <optional>
 
 #include "cli/commands.h"
 #include "trireme/core/env.h"
-#include "trireme/core/error.h"
+#include "trireme/core/options.h"
 #include "trireme/core/version.h"
 
 namespace trireme::cli {
@@ -49,36 +47,17 @@ std::string environment_text() {
   return text;
 }
 
-bool is_external(const std::string& name) {
-  return std::any_of(externals().begin(), externals().end(), [&](const External& e) { return name == e.name; });
-}
-
 }  // namespace
 
 int help(const Words& words) {
-  if (words.empty()) {
-    fmt::print("{}", overview());
-  } else if (words[0] == "launch") {
-    if (words.size() > 1 && words[1] == "--markdown")
-      fmt::print("{}", launch::options_markdown());
-    else
-      fmt::print("{}", launch::launch_help(words.size() > 1 ? words[1] : ""));
-  } else if (words[0] == "environment") {
-    fmt::print("{}", environment_text());
-  } else if (words[0] == "doctor") {
-    return doctor({"--help"});
-  } else if (words[0] == "tipc") {
-    return tipc(words.size() > 1 ? Words{words[1], "--help"} : Words{"--help"});
-  } else if (is_external(words[0])) {
-    run_external(words[0], {"--help"});
-    throw UsageError("trireme-{} is not here to explain itself; it is built with libtorch (make build)", words[0]);
-  } else {
-    throw UsageError(
-        "no help on \"{}\"; there is: trireme help launch [TOPIC], help doctor, help tipc, help train, help eval, "
-        "help export, help infer, help serve, help environment",
-        words[0]);
+  if (words.empty() || words[0] == "help" || words[0].starts_with('-')) {
+    const CommandLine line = parse_command_line({.command = "trireme help", .operands = Operands::program}, words);
+    return fmt::print("{}", overview()), 0;
   }
-  return 0;
+  if (words[0] == "environment") return fmt::print("{}", environment_text()), 0;
+  Words asked{"--help"};
+  asked.insert(asked.end(), words.begin() + 1, words.end());
+  return run_command(words[0], asked);
 }
 
 }  // namespace trireme::cli

@@ -34,7 +34,7 @@ const std::vector<External>& externals() {
 
 namespace {
 
-int unknown(const std::string& name) {
+[[noreturn]] void throw_unknown(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : commands()) names.emplace_back(command.name);
   for (const External& external : externals()) names.emplace_back(external.name);
@@ -53,14 +53,18 @@ int dispatch(const Words& words) {
   std::string name = words[0];
   if (name == "-h" || name == "--help") name = "help";
   if (name == "-V" || name == "--version") name = "version";
-  const Words rest(words.begin() + 1, words.end());
-  for (const Command& command : commands())
-    if (name == command.name) return command.run(rest);
-  run_external(name, rest);
-  return unknown(name);
+  return run_command(name, {words.begin() + 1, words.end()});
 }
 
 }  // namespace
+
+int run_command(const std::string& name, const Words& words) {
+  for (const Command& command : commands())
+    if (name == command.name) return command.run(words);
+  run_external(name, words);
+  throw_unknown(name);
+}
+
 }  // namespace trireme::cli
 
 int main(int argc, char** argv) {

@@ -10,8 +10,8 @@
 #include "cli/commands.h"
 #include "cli/tipc_options.h"
 #include "trireme/core/error.h"
+#include "trireme/core/options.h"
 #include "trireme/core/shell.h"
-#include "trireme/core/text.h"
 #include "trireme/tipc/chain.h"
 #include "trireme/tipc/lite_data.h"
 #include "trireme/tipc/own_node.h"
@@ -59,7 +59,7 @@ int prepare(const TipcOptions& options) {
 
 // --- run
 
-/// Colours only for people.
+/// Colours only on a terminal.
 void print_line(tipc::Tone tone, std::string_view line) {
   constexpr const char* kColours[] = {"", "\033[32m", "\033[31m", "\033[33m"};
   const char* colour = ::isatty(STDOUT_FILENO) != 0 ? kColours[static_cast<size_t>(tone)] : "";
@@ -72,7 +72,7 @@ void print_bytes(std::string_view bytes) {
   std::fflush(stdout);
 }
 
-/// What is only shown is shown everywhere: where this machine is not in the list, as the first would run it.
+/// On a machine that is not in the list, a chain that is only shown is that of the first machine.
 std::vector<int> nodes_of(const Chosen& chosen, bool only_shown) try {
   if (chosen.mode == Mode::whole_infer) return {};  // the others join machines
   return tipc::own_nodes(chosen.test);
@@ -82,7 +82,7 @@ std::vector<int> nodes_of(const Chosen& chosen, bool only_shown) try {
   return {};
 }
 
-/// A training of one's own may need none; to most it is a step forgotten.
+/// Not an error: a program of the user's may need no data. Mostly `prepare` was forgotten.
 void note_absent_data(const Chosen& chosen, const std::string& config) {
   const auto& [test, mode] = chosen;
   if (!tipc::trains_lite(mode) || tipc::data_state(test.data_folder) != tipc::DataState::absent) return;
@@ -149,15 +149,10 @@ int list(const TipcOptions& options) {
 }  // namespace
 
 int tipc(const Words& words) {
-  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
-    fmt::print("{}", tipc_help());
+  if (words.empty() || words[0].starts_with('-')) {
+    const CommandLine line = parse_command_line({.command = "trireme tipc"}, words);
+    fmt::print("{}", tipc_help(line.help.value_or("")));
     return words.empty() ? exit_code::kUsage : 0;
-  }
-  const Words& names = tipc_subcommands();
-  if (std::find(names.begin(), names.end(), words[0]) == names.end()) {
-    const auto near = closest(words[0], names);
-    throw UsageError("trireme tipc: there is no '{}'{}; there are {}", printable(words[0]),
-                     near ? fmt::format(" (did you mean {}?)", *near) : "", join(names, ", "));
   }
   const TipcOptions options = read_tipc_options(words[0], {words.begin() + 1, words.end()});
   if (options.help) return fmt::print("{}", tipc_help(words[0])), 0;

@@ -1,5 +1,5 @@
-// The command line of `trireme tipc`. Each subcommand has options of its own; one of another is an error, and so is
-// what it would not use.
+// The command line of `trireme tipc`. Each subcommand has its own options; an option of another one is an error that
+// names its owner.
 //
 //   const TipcOptions options = read_tipc_options("run", {"case.txt", "--set", "gpu_list=0", "--dry-run"});
 #pragma once
@@ -26,10 +26,11 @@ struct TipcOptions {
 /// prepare, run, list, compare.
 const std::vector<std::string>& tipc_subcommands();
 
+/// Throws UsageError, also for a subcommand that does not exist.
 TipcOptions read_tipc_options(const std::string& subcommand, const std::vector<std::string>& words);
 
-/// Of one subcommand, or of all.
-std::string tipc_help(const std::string& subcommand = "");
+/// "" is the overview; else the help of a subcommand, or "--markdown": the tables of docs/.
+std::string tipc_help(const std::string& topic = "");
 
 /// `trireme tipc compare`.
 int tipc_compare(const TipcOptions& options);

@@ -36,10 +36,14 @@ class Generated(Case):
                              f"{pages.name_of(path)} is out of date; run tests/docs/generate.py")
 
     def test_the_tables_are_generated(self):
-        self.assertEqual([match[2] for match in pages.GENERATED.finditer(pages.page("docs/launch.md"))],
-                         ["trireme help launch --markdown"])
-        self.assertEqual([match[2] for match in pages.GENERATED.finditer(pages.page("docs/environment.md"))],
-                         ["trireme help environment"])
+        for page, *commands in (("docs/launch.md", "trireme help launch --markdown"),
+                                ("docs/environment.md", "trireme help environment"),
+                                ("docs/train.md", "trireme help train --markdown"),
+                                ("docs/export.md", "trireme help export --markdown"),
+                                ("docs/infer.md", "trireme help infer --markdown"),
+                                ("docs/serve.md", "trireme help serve errors", "trireme help serve --markdown"),
+                                ("test_tipc/README.md", "trireme help tipc --markdown")):
+            self.assertEqual([match[2] for match in pages.GENERATED.finditer(pages.page(page))], commands, page)
 
     def test_every_variable_of_a_worker_is_listed(self):
         result = self.launch("-n", 2, "sh", "-c", "env -0 >env.$RANK")
@@ -133,7 +137,7 @@ class Commands(Case):
         known = set(re.findall(r"`(--\w+)`", output("help", "launch", "--markdown"))) | {"--option"}
         for command in ("train", "eval", "export", "infer", "serve", "tipc"):
             known |= {option.replace("-", "_").replace("__", "--", 1)
-                      for option in re.findall(r"(?<![\w-])--[a-z][a-z_-]*", output(command, "--help"))}
+                      for option in re.findall(r"`(--[a-z][a-z_-]*)`", output("help", command, "--markdown"))}
         named = [(path, option) for path in pages.all_pages()
                  for option in re.findall(r"`(--[a-z][a-z_-]*)[^`\n]*`", pages.without_fences(path.read_text()))]
         for path, option in some(named, "options"):

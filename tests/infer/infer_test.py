@@ -199,7 +199,10 @@ class Wrong(AnswersCase):
         self.assertEqual(result.out, "")
 
     def test_wrong_options(self):
-        for words, said in ((("--imag", "x"), "did you mean '--image'"), (("--image",), "--image needs a value"),
+        for words, said in ((("--imag", "x"), "unknown option --imag; did you mean --image"),
+                            (("--image",), "--image needs a value"),
+                            (("--image", "--topk", "1"), "--image needs a value"),
+                            (("--image", "x", "--gpu-id", "1"), "--gpu-id 1 has no effect on the CPU"),
                             (("--image", "x", "--topk", "0"), "--topk 0: must be a whole number from 1"), ((), "which image"),
                             (("--image", "x", "--engine", "tensorrt"), "auto, openvino, torch"),
                             (("--image", "x", "--use-gpu=perhaps"), "true or false"),

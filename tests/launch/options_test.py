@@ -1,6 +1,7 @@
 """What the command line takes, and what it refuses with which words."""
 
 import os
+from pathlib import Path
 
 from trireme_test import TRIREME, Case, main, read
 
@@ -131,6 +132,63 @@ class Help(Case):
         result = self.start_command([TRIREME, "version"]).wait()
         self.assert_ends(result, 0)
         self.assert_says(result, r"\d+\.\d+\.\d+")
+
+
+class Commands(Case):
+    """Every command follows the same rules, the programs beside `trireme` too."""
+
+    OPTION_AS_VALUE = {
+        "launch": ["--host", "--rank", "1", "true"],
+        "doctor": ["--host", "--rank", "1"],
+        "tipc prepare": ["x", "--set", "--set=a=b"],
+        "tipc run": ["x", "--timeout", "--quiet"],
+        "tipc list": ["--set", "--set=a=b"],
+        "tipc compare": ["--gt", "--log", "x"],
+        "train": ["-c", "--resume", "auto"],
+        "eval": ["-c", "-o", "A.b=1"],
+        "export": ["--config", "--override", "A.b=1"],
+        "infer": ["--image", "--topk", "1"],
+        "serve": ["--host", "--port", "80"],
+    }
+    APART = ("train", "eval", "export", "infer", "serve")  # programs of their own; not in a build without libtorch
+
+    def commands(self):
+        there = {name for name in self.APART if Path(TRIREME).with_name(f"trireme-{name}").exists()}
+        return [name for name in self.OPTION_AS_VALUE if name not in self.APART or name in there]
+
+    def run_words(self, *words):
+        return self.start_command([TRIREME, *words]).wait()
+
+    def test_help_has_three_spellings_and_one_text(self):
+        for name in [*self.commands(), "tipc", "version"]:
+            with self.subTest(command=name):
+                result = self.run_words(*name.split(), "--help")
+                self.assert_ends(result, 0)
+                self.assertTrue(result.out.startswith(f"usage: trireme {name}"), result)
+                self.assertLessEqual(len(result.out.splitlines()), 45, result)
+                self.assertEqual(self.run_words(*name.split(), "-h").out, result.out)
+                self.assertEqual(self.run_words("help", *name.split()).out, result.out)
+
+    def test_an_option_is_not_a_value(self):
+        for name in self.commands():
+            option, *rest = self.OPTION_AS_VALUE[name]
+            if name.startswith("tipc") and not option.startswith("-"):
+                option = rest[0]
+            with self.subTest(command=name):
+                result = self.run_words(*name.split(), *self.OPTION_AS_VALUE[name])
+                self.assert_usage(result, rf"error: {option} needs a value: {option} \S+ \(\S+ is an option")
+
+    def test_spelling_hints(self):
+        for name in self.commands():
+            with self.subTest(command=name):
+                see = rf"\(see: trireme {name} --help\)"
+                self.assert_usage(self.run_words(*name.split(), "--hepl"), rf"--hepl; did you mean --help\? {see}")
+
+    def test_help_on_nothing(self):
+        self.assert_usage(self.run_words("help", "lanch"), "did you mean.*launch")
+        self.assert_usage(self.run_words("help", "tipc", "rnu"), "did you mean run")
+        self.assert_usage(self.run_words("version", "now"), "'now' belongs to no option")
+        self.assert_usage(self.run_words("doctor", "--ips", "a,b", "./train"), "doctor takes no program")
 
 
 class Aliases(Case):

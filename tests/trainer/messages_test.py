@@ -113,7 +113,7 @@ class Messages(TrainerCase):
         self.refused("Arch.in_channels=1", says=["the network cannot work on images of 8 x 3 x 28 x 28"])
 
     def test_the_command_line(self):
-        wrong = {"-c": "-c needs a value", "--resum": "no option '--resum'"}
+        wrong = {"-c": "-c needs a value", "--resum": "unknown option --resum; did you mean --resume"}
         for word, says in wrong.items():
             self.assert_usage(self.start_command([TRIREME, "train", word]).wait(), says)
         self.assert_usage(self.start_command([TRIREME, "train"]).wait(), "which configuration")

@@ -31,8 +31,8 @@ void check_infer_model(const Node& section, const Arch& arch) {
   check_choice(section.at("infer_model_name"), arch.infer_model_name, roles);
 }
 
-/// A file writes class_num once and gives it to the models by an alias (*class_num). Who changes it by -o means them
-/// all, but for those that have an option of their own.
+/// A file writes class_num once and gives it to the models by an alias (*class_num). A change by -o is for all
+/// of them, except those that have an option of their own.
 void share_class_num(const Node& section, const std::vector<NamedNode>& models) {
   const Node classes = section.at("class_num");
   if (classes.is_null() || !classes.is_option()) return;

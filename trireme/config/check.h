@@ -25,7 +25,7 @@ int64_t whole(const Node& section, std::string_view key, int64_t otherwise, Whol
 int64_t need_whole(const Node& section, std::string_view key, WholeRange range = {});
 double real(const Node& section, std::string_view key, double otherwise, RealRange range = {});
 
-/// One of `allowed`, told with the nearest of them otherwise.
+/// One of `allowed`; the error for another value names the nearest of them.
 std::string choice(const Node& section, std::string_view key, std::string_view otherwise,
                    const std::vector<std::string>& allowed);
 /// The same for a value that is at hand. `node` is where it stands.

@@ -1,6 +1,6 @@
 // The sections DataLoader.Train, Eval and UnLabelTrain: what is read, in which batches, by how many threads.
 //
-// Operators keep their parameters as nodes; who makes them asks for the keys it knows, and errors name file and line.
+// Operators keep their parameters as nodes: their makers read the keys they know, and errors name file and line.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ enum class Device { cpu, gpu };
 const char* to_string(Device device);
 
 struct Global {
-  std::string checkpoints;       ///< resume from here; empty: begin anew
+  std::string checkpoints;       ///< resume from here; empty: start
   std::string pretrained_model;  ///< weights to begin with; empty: as the model is made
   std::string output_dir = "./output/";
   Device device = Device::gpu;

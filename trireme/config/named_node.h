@@ -20,7 +20,7 @@ struct NamedNode {
 };
 
 /// Null gives an empty list. Throws UsageError for an entry that is not one name; the frequent slip of parameters
-/// that are not indented below their name is told as such.
+/// that are not indented below their name has a message of its own.
 std::vector<NamedNode> read_named_list(const Node& list);
 
 }  // namespace trireme::config

@@ -1,14 +1,14 @@
-// A value of a configuration file that knows where it was written and remembers what was asked of it.
+// A value of a configuration file, with the file and line it comes from and the keys that were read.
 //
-// A Node is a small handle: copies refer to the same value. A key that is absent and one that is null are the same to
-// get(), find() and section(). Asking for a key makes it known: unread.h lists the keys of a section that nobody asked
-// for. All errors are UsageErrors that name file, line and dotted path:
+// A Node is a small handle: copies refer to the same value. get(), find() and section() treat a key that is null as
+// absent. Reading a key marks it as known: unread.h lists the keys of a section that were never read. All errors are
+// UsageErrors that name file, line and dotted path:
 //
 //   const Node lr = root.section("Optimizer").section("lr");
-//   lr.need<double>("learning_rate");        // ResNet50.yaml:42: Optimizer.lr.learning_rate: expected a number, got
-//   'fast' lr.get<int64_t>("warmup_epoch", 0);
+//   lr.get<int64_t>("warmup_epoch", 0);   // 0 when the key is absent
+//   lr.need<double>("learning_rate");     // ResNet50.yaml:42: Optimizer.lr.learning_rate: expected a number, got 'x'
 //
-// Thread rule: one thread at a time for all nodes of a document, since reading leaves marks.
+// Thread rule: one thread at a time for all nodes of a document, since reading marks keys as known.
 #pragma once
 
 #include <fmt/core.h>
@@ -47,7 +47,7 @@ class Node {
   std::optional<T> find(std::string_view key) const;
   template <typename T>
   T need(std::string_view key) const;
-  /// As find(), and a single value is as good as a list of one: `topk: 5`.
+  /// As find(); a single value counts as a list of one: `topk: 5`.
   template <typename T>
   std::optional<std::vector<T>> find_list_or_one(std::string_view key) const;
 
@@ -70,7 +70,7 @@ class Node {
   /// Whether it came from the command line (-o) and not from a file.
   bool is_option() const { return value_->origin.is_option(); }
   /// For the message that a key is missing: "; is 'Optimiser' (ResNet50.yaml:12) a slip?" when the section has a key
-  /// of nearly that name that nobody asked for, or "".
+  /// with nearly that name that was never read, or "".
   std::string slip_of(std::string_view key) const;
 
   /// Says that others will ask for further keys of this section: unread.h does not count it until one of them does.

@@ -14,8 +14,8 @@ constexpr int kMaxValueDepth = 20;  // together with the parts: what a file may 
 
 /// `-o Global.epochs=3`, as messages call it.
 std::string shown(const std::string& option) {
-  constexpr size_t kMost = 500;
-  return "-o " + printable(option.substr(0, kMost)) + (option.size() > kMost ? "…" : "");
+  constexpr size_t kMaxShown = 500;
+  return "-o " + printable(option.substr(0, kMaxShown)) + (option.size() > kMaxShown ? "…" : "");
 }
 
 struct Assignment {
@@ -83,14 +83,14 @@ class Walk {
   }
 
   void tell_addition(const std::string& part) {
-    if (!std::exchange(told_, true))
+    if (!std::exchange(warned_, true))
       log_info("{}: the configuration has no {}; added", option_, path_join(path_, part));
   }
 
   Value* in_;
   std::string option_;
   std::string path_;
-  bool told_ = false;
+  bool warned_ = false;
 };
 
 }  // namespace

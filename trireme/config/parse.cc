@@ -24,8 +24,8 @@ bool is_null_word(std::string_view text) {
   return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL" || text == "None";
 }
 
-/// Builds the tree from the parser's events. Being asked at each of them, it stops a text that is nested too deeply
-/// before the parser's own recursion does harm.
+/// Builds the tree from the parser's events. It is called for each of them, so it stops a text that is nested too
+/// deeply before the parser's own recursion overflows the stack.
 class Builder : public YAML::EventHandler {
  public:
   Builder(const std::string& source, int first_line, const Limits& limits)

@@ -1,13 +1,13 @@
 // A training configuration as PaddleClas writes them, typed and checked.
 //
 // The public classification configurations of PaddleClas are read as they are. What is wrong is a UsageError with file,
-// line and key; a key that nobody knows is a warning with the nearest one.
+// line and key; an unknown key is a warning with the nearest one.
 //
 //   const auto config = config::load("ResNet50.yaml", {"Global.device=cpu", "Global.epochs=2"});
 //   config.optimizer.lr.learning_rate;   // 0.1
 //
-// Operators, losses and models keep parameters of their own as nodes. Once they have been made, warn_unknown() tells
-// of the keys that no one asked for.
+// Operators, losses and models keep parameters of their own as nodes. Once they have been made, warn_unknown() reports
+// the keys that were never read.
 // Thread rule: as for Node, one thread at a time.
 #pragma once
 
@@ -53,12 +53,12 @@ struct TrainConfig {
   std::optional<Infer> infer;
   Node document;
 
-  /// UsageError when there is no DataLoader.Train (or Eval) "to train on"; a key of nearly that name is told.
+  /// UsageError when there is no DataLoader.Train (or Eval) "to train on"; the message names a similar key.
   void require_loader(const char* key, const char* purpose) const;
 
   /// The file with what it builds upon and all overrides, as YAML that parse() reads.
   std::string to_text() const;
-  /// Warns of keys that nobody has asked for so far, of each once.
+  /// Warns once of each key that was not read so far.
   void warn_unknown() const;
 };
 

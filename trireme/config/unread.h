@@ -1,4 +1,4 @@
-// Keys that nobody asked for: misspelt ones, or ones that mean nothing to Trireme.
+// Keys that were never read: misspelt ones, or ones that Trireme does not know.
 //
 // A section counts only once one of its keys was asked for, and not while it is handed on to others. So the parameters
 // of an image operator that no one has made yet are not reported before its turn; call warn_unread() again after it.

@@ -1,4 +1,4 @@
-// The tree behind config::Node: what a YAML file holds, where each value stood, and which of them were asked for.
+// The tree behind config::Node: what a YAML file holds, where each value stood, and which of them were read.
 // Internal to the module: readers use Node.
 //
 // Thread rule: none; a tree belongs to one thread at a time.

@@ -1,13 +1,14 @@
 // The command line of `trireme serve`.
 //
-//   const std::optional<ServeOptions> options = parse_options({"--model-dir", "inference", "--port", "8080"});
-//   if (!options) print(help());
+//   const ParsedOptions parsed = parse_options({"--model-dir", "inference", "--port", "8080"});
+//   if (parsed.help) print(help(*parsed.help));
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/deploy/infer/predictor.h"
@@ -17,20 +18,25 @@
 namespace trireme::serve {
 
 struct ServeOptions {
-  std::filesystem::path model_dir;
+  std::filesystem::path model_dir = {};
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
-  std::filesystem::path port_file;  ///< gets the port once the server listens
-  infer::PredictorOptions predictor;
-  ServiceOptions service;
-  http::ServerOptions server;
+  std::filesystem::path port_file = {};  ///< gets the port once the server listens
+  infer::PredictorOptions predictor = {};
+  ServiceOptions service = {};
+  http::ServerOptions server = {};
   Clock::duration drain_timeout = std::chrono::seconds(30);
 };
 
-/// Nothing when help is asked for. Hyphens and underscores are one. Throws UsageError.
-std::optional<ServeOptions> parse_options(const std::vector<std::string>& words);
-std::string help();
-/// The options as docs/serve.md shows them.
-std::string options_markdown();
+struct ParsedOptions {
+  ServeOptions options;
+  std::optional<std::string> help;  ///< --help: its topic, for help(); then nothing was checked
+};
+
+/// Throws UsageError.
+ParsedOptions parse_options(const std::vector<std::string>& words);
+
+/// "" is the overview; "errors" and "--markdown" are the tables of docs/serve.md.
+std::string help(std::string_view topic = "");
 
 }  // namespace trireme::serve

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 
 namespace trireme::serve {
 namespace {
@@ -21,14 +22,14 @@ std::string refusal(std::vector<std::string> words) {
 }
 
 TEST(ServeOptions, AreSafeByDefault) {
-  const ServeOptions options = *parse_options({"--model-dir", "m"});
+  const ServeOptions options = parse_options({"--model-dir", "m"}).options;
   EXPECT_EQ(options.host, "127.0.0.1");
   EXPECT_EQ(options.server.limits.body_bytes, 16u << 20);
   EXPECT_GE(options.server.workers, 2 * 8 + 1) << "two batches";
 }
 
 TEST(ServeOptions, BoundTheRequestsThatWaitAndSpareTheQuickOnes) {
-  const http::ServerOptions options = parse_options({"--model-dir", "m", "--queue", "70"})->server;
+  const http::ServerOptions options = parse_options({"--model-dir", "m", "--queue", "70"}).options.server;
   EXPECT_EQ(options.max_waiting, 70U);
   EXPECT_TRUE(options.is_quick({.method = "GET", .path = "/healthz", .query = "", .headers = {}, .body = ""}));
   EXPECT_FALSE(options.is_quick({.method = "POST", .path = "/predict", .query = "", .headers = {}, .body = ""}));
@@ -36,9 +37,10 @@ TEST(ServeOptions, BoundTheRequestsThatWaitAndSpareTheQuickOnes) {
 
 TEST(ServeOptions, AreReadInEverySpelling) {
   const ServeOptions options =
-      *parse_options({"--model_dir=m", "--port", "0", "--batch_size", "4", "--batch-wait-ms=7", "--decode-memory", "2G",
-                      "--body-limit", "1.5M", "--drain-timeout", "500ms", "--request_timeout=2m", "--use-gpu", "True",
-                      "--engine", "torch", "--topk", "3"});
+      parse_options({"--model_dir=m", "--port", "0", "--batch_size", "4", "--batch-wait-ms=7", "--decode-memory", "2G",
+                     "--body-limit", "1.5M", "--drain-timeout", "500ms", "--request_timeout=2m", "--use-gpu", "True",
+                     "--engine", "torch", "--topk", "3"})
+          .options;
   EXPECT_EQ(options.model_dir, "m");
   EXPECT_EQ(options.port, 0);
   EXPECT_EQ(options.service.max_batch, 4U);
@@ -55,6 +57,7 @@ TEST(ServeOptions, AreReadInEverySpelling) {
 TEST(ServeOptions, SayWhatIsWrong) {
   EXPECT_THAT(refusal({"--prot", "1"}), HasSubstr("did you mean --port?"));
   EXPECT_THAT(refusal({"--port"}), HasSubstr("needs a value"));
+  EXPECT_THAT(refusal({"--host", "--port", "80"}), HasSubstr("--host needs a value"));
   EXPECT_THAT(refusal({"--host", ""}), HasSubstr("127.0.0.1"));
   EXPECT_THAT(refusal({"--port", "65536"}), HasSubstr("from 0 to 65535"));
   EXPECT_THAT(refusal({"--batch-size", "0"}), HasSubstr("from 1"));
@@ -82,9 +85,18 @@ TEST(ServeOptions, SayWhatIsWrong) {
 }
 
 TEST(ServeOptions, HelpNamesThemAll) {
-  EXPECT_FALSE(parse_options({"--help"}));
+  EXPECT_EQ(parse_options({"--help"}).help, "");
+  EXPECT_EQ(parse_options({"-h", "errors"}).help, "errors");
   for (const char* name : {"--model-dir", "--port-file", "--drain-timeout", "curl"})
     EXPECT_THAT(help(), HasSubstr(name));
+  EXPECT_THAT(help("errors"), HasSubstr("bad_topk"));
+  EXPECT_THAT(help("--markdown"), HasSubstr("| `--queue` N |"));
+}
+
+TEST(ServeOptions, HelpFitsOneScreen) {
+  const auto lines = split(help(), '\n');
+  EXPECT_LE(lines.size(), 41U) << help();
+  for (const std::string& line : lines) EXPECT_LE(line.size(), 100U) << line;
 }
 
 }  // namespace
