@@ -19,7 +19,6 @@
 #include "trireme/parallel/bucket_reducer.h"
 #include "trireme/parallel/model_parameters.h"
 #include "trireme/parallel/parameter_check.h"
-#include "trireme/parallel/recompute.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/sync_batch_norm.h"
 
@@ -236,14 +235,14 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     in_backward_ = true;
     std::fill(seen_.begin(), seen_.end(), 0);
     order_.clear();
-    at_end_of_backward([self = shared_from_this(), token = failure_token()] { self->end_backward(); });
+    torch::autograd::Engine::get_default_engine().queue_callback(
+        [self = shared_from_this(), token = failure_token()] { self->end_backward(); });
     call_the_roll();
     ++backwards_;
     check_parameters();
     if (!learned_) return;
     note_missing_gradients();
-    unused_is_told_ = options_.find_unused_parameters && !backward_has_checkpoints();
-    reducer_->arm(unused_is_told_ ? not_in_this_graph() : std::vector<size_t>());
+    reducer_->arm(options_.find_unused_parameters ? not_in_this_graph() : std::vector<size_t>());
   }
 
   // A rank that learns waits for the answer, since it must not learn alone; so do all ranks inside of join(). Otherwise
@@ -315,7 +314,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     });
   }
 
-  // What no gradient has filled: local gradients of an earlier backward, and parameters that may be unused.
+  // What no gradient has filled: local gradients of an earlier backward. With find_unused_parameters the reducer was
+  // told when it was armed.
   void complete_buckets() {
     refuse_newly_used_local_gradients();
     if (options_.static_graph && !reducer_graph_known_) {
@@ -323,16 +323,13 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       reducer_->reduce_late();
       return;
     }
-    if (unused_is_told_) return;
+    if (options_.find_unused_parameters) return;
     std::vector<std::string> missing;
     std::vector<size_t> ready;
     for (size_t place = 0; place < in_use_.size(); ++place) {
       const size_t index = in_use_[place];
-      if (seen_[index] != 0) continue;
-      if (local_[index] != 0 || options_.find_unused_parameters)
-        ready.push_back(place);
-      else
-        missing.push_back(trainable()[index].name);
+      if (seen_[index] == 0 && local_[index] != 0) ready.push_back(place);
+      if (seen_[index] == 0 && local_[index] == 0) missing.push_back(trainable()[index].name);
     }
     if (!missing.empty())
       fail(
@@ -403,8 +400,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   void refuse_repeated_gradient(size_t index) {
     if (seen_[index] > 1 && !options_.static_graph)
       fail(
-          fmt::format("parameter {} got its gradient {} times in one backward (a shared part inside gradient "
-                      "checkpoints?); set static_graph = true",
+          fmt::format("parameter {} got its gradient {} times in one backward (a backward inside of a backward?); set "
+                      "static_graph = true",
                       trainable()[index].name, seen_[index]));
   }
 
@@ -577,7 +574,6 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   std::vector<int64_t> order_;            // in which the gradients have come
   std::vector<int> active_;               // the ranks that take part
   int last_active_ = 0;                   // the first of those that took part in the last backward
-  bool unused_is_told_ = false;           // the Reducer knows what this backward will not reach
   std::vector<bool> had_no_gradient_;     // when this backward began
 
   bool learned_ = false;

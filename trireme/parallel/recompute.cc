@@ -330,8 +330,4 @@ Tensors detail::recomputed(Part f, const Tensors& inputs) {
   return hung_on(node, outputs);
 }
 
-void at_end_of_backward(std::function<void()> f) {
-  torch::autograd::Engine::get_default_engine().queue_callback(std::move(f));
-}
-
 }  // namespace trireme

@@ -76,13 +76,4 @@ auto checkpoint(F f, const T&... tensors) {
   return detail::from_list<Result>(detail::recomputed(as_lists, {torch::Tensor(tensors)...}));
 }
 
-/// Calls `f` when the backward under way has ended. For the library itself.
-void at_end_of_backward(std::function<void()> f);
-
-/// Always false: the graph of a backward shows all that checkpoints inside it will reach. Callers may drop the
-/// question.
-inline bool backward_has_checkpoints() {
-  return false;
-}
-
 }  // namespace trireme
