@@ -451,7 +451,7 @@ class GlooEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_gloo_engine(std::shared_ptr<Store> store, const GlooOptions& options) {
+std::unique_ptr<Engine> make_gloo_engine(const std::shared_ptr<Store>& store, const GlooOptions& options) {
   return std::make_unique<GlooEngine>(store, options);
 }
 
