@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 #include "trireme/core/text.h"
 #include "trireme/store/job.h"
 #include "trireme/store/meeting_store.h"
@@ -189,9 +189,7 @@ TEST_F(SpawnTest, ARankMayReturnEarlyWhenNobodyWaitsForIt) {
         if (get_rank() == 1) return;
         const Job job = connect_job();
         EndedRanks ended(job.store, 0);
-        const Deadline deadline = Deadline::in(20s);
-        while (!ended.list().contains(1) && !deadline.passed()) ::poll(nullptr, 0, 10);
-        EXPECT_TRUE(ended.list().contains(1));
+        EXPECT_TRUE(eventually([&] { return ended.list().contains(1); }));
       },
       {.nprocs = 2});
 }

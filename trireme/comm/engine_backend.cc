@@ -180,8 +180,7 @@ EngineBackend::WorkPtr EngineBackend::allgather(std::vector<Tensors>& outputs, T
   const std::vector<size_t> counts = joined.counts(moving_factor(input.scalar_type()));
   return submit(
       queue_, OpType::ALLGATHER, outputs[0],
-      [=](Engine& engine) {
-        const auto keep = staged;
+      [=, keep = staged](Engine& engine) {
         engine.all_gather(mine.data, counts, mine.dtype, joined.buffer().data_ptr());
         joined.unpack();
       },
@@ -199,8 +198,7 @@ EngineBackend::WorkPtr EngineBackend::_allgather_base(at::Tensor& output, at::Te
   const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count());
   return submit(
       queue_, OpType::_ALLGATHER_BASE, {output},
-      [=](Engine& engine) {
-        const auto keep = from;
+      [=, keep = from](Engine& engine) {
         engine.all_gather(mine.data, counts, mine.dtype, to.dense().data_ptr());
         to.write_back();
       },
@@ -224,8 +222,7 @@ EngineBackend::WorkPtr EngineBackend::gather(std::vector<Tensors>& outputs, Tens
                      counts[static_cast<size_t>(getRank())]);
   return submit(
       queue_, OpType::GATHER, listed ? outputs[0] : Tensors{},
-      [=](Engine& engine) {
-        const auto keep = staged;
+      [=, keep = staged](Engine& engine) {
         const bool here = engine.me().rank == root;
         engine.gather(mine.data, counts, mine.dtype, here ? joined->buffer().data_ptr() : nullptr, root);
         if (here) joined->unpack();
@@ -270,8 +267,7 @@ EngineBackend::WorkPtr EngineBackend::reduce_scatter(Tensors& outputs, std::vect
   const std::vector<size_t> counts = joined.counts((output.is_complex() ? 2 : 1));
   return submit(
       queue_, OpType::REDUCE_SCATTER, outputs,
-      [=](Engine& engine) {
-        const auto keep = joined;
+      [=, keep = joined](Engine& engine) {
         engine.reduce_scatter(all.data, counts, all.dtype, op, staged.dense().data_ptr());
         staged.write_back();
       },
@@ -290,8 +286,7 @@ EngineBackend::WorkPtr EngineBackend::_reduce_scatter_base(at::Tensor& output, a
   const std::vector<size_t> counts(static_cast<size_t>(getSize()), all.count() / static_cast<size_t>(getSize()));
   return submit(
       queue_, OpType::_REDUCE_SCATTER_BASE, {output},
-      [=](Engine& engine) {
-        const auto keep = from;
+      [=, keep = from](Engine& engine) {
         engine.reduce_scatter(all.data, counts, all.dtype, op, to.dense().data_ptr());
         to.write_back();
       },
@@ -332,8 +327,7 @@ EngineBackend::WorkPtr EngineBackend::alltoall_base(at::Tensor& output, at::Tens
   const Elements all = for_moving(from.dense());
   return submit(
       queue_, OpType::ALLTOALL_BASE, {output},
-      [=](Engine& engine) {
-        const auto keep = from;
+      [=, keep = from](Engine& engine) {
         engine.all_to_all(all.data, sent, all.dtype, to.dense().data_ptr(), received);
         to.write_back();
       },
@@ -345,11 +339,7 @@ EngineBackend::WorkPtr EngineBackend::send(Tensors& tensors, int to, int /*tag*/
   const Elements all = for_moving(staged.dense());
   return submit(
       channel(to, true), OpType::SEND, tensors,
-      [=](Engine& engine) {
-        const auto keep = staged;
-        engine.send(all.data, all.count(), all.dtype, to);
-      },
-      true);
+      [=, keep = staged](Engine& engine) { engine.send(all.data, all.count(), all.dtype, to); }, true);
 }
 
 EngineBackend::WorkPtr EngineBackend::recv(Tensors& tensors, int from, int /*tag*/) {

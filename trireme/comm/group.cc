@@ -100,7 +100,7 @@ c10d::Backend& Group::State::backend_for(const c10::Device& device) const {
   throw UsageError("a tensor on {}: only CPU and CUDA tensors can be communicated", device.str());
 }
 
-Group make_world_group(std::shared_ptr<Context> context) {
+Group make_world_group(const std::shared_ptr<Context>& context) {
   std::vector<int> ranks(static_cast<size_t>(context->options().world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   Group world = make_group(context, std::move(ranks), "init_parallel_env");

@@ -27,7 +27,7 @@ struct Group::State {
 };
 
 /// The group of all ranks; sets what Group::world() returns. Called by init_parallel_env().
-Group make_world_group(std::shared_ptr<Context> context);
+Group make_world_group(const std::shared_ptr<Context>& context);
 /// Forgets it: Group::world() throws again. Copies of the group live on.
 void forget_world_group();
 

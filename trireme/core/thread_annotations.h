@@ -68,7 +68,7 @@ class TRIREME_THREAD_ATTRIBUTE(scoped_lockable) std::unique_lock<trireme::Mutex>
 
   explicit unique_lock(trireme::Mutex& mutex) TRIREME_THREAD_ATTRIBUTE(acquire_capability(mutex))
       : std::unique_lock<std::mutex>(mutex) {}
-  ~unique_lock() TRIREME_THREAD_ATTRIBUTE(release_capability()) {}
+  ~unique_lock() TRIREME_THREAD_ATTRIBUTE(release_capability()) {}  // NOLINT(modernize-use-equals-default): annotated
   void lock() TRIREME_THREAD_ATTRIBUTE(acquire_capability()) { std::unique_lock<std::mutex>::lock(); }
   void unlock() TRIREME_THREAD_ATTRIBUTE(release_capability()) { std::unique_lock<std::mutex>::unlock(); }
 };

@@ -83,7 +83,8 @@ Subset::Subset(Shared dataset, std::vector<int64_t> indices)
   }
 }
 
-Subset::Subset(Shared dataset, int64_t first, int64_t count) : Subset(dataset, range(first, count, dataset->size())) {}
+Subset::Subset(const Shared& dataset, int64_t first, int64_t count)
+    : Subset(dataset, range(first, count, dataset->size())) {}
 
 Sample Subset::get(int64_t index, uint64_t draw) const {
   return dataset_->get(indices_->at(static_cast<size_t>(index)), draw);

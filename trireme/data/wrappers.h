@@ -73,7 +73,7 @@ class Subset : public RandomDataset {
   /// Throws UsageError for an index that the dataset does not have.
   Subset(Shared dataset, std::vector<int64_t> indices);
   /// `count` samples from `first` on.
-  Subset(Shared dataset, int64_t first, int64_t count);
+  Subset(const Shared& dataset, int64_t first, int64_t count);
 
   int64_t size() const override { return static_cast<int64_t>(indices_->size()); }
   Sample get(int64_t index, uint64_t draw) const override;

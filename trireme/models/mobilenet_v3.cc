@@ -107,8 +107,9 @@ class TorchvisionBlockImpl : public InvertedResidual {
     if (wide != in) layers_->push_back(torchvision_conv({.in = in, .out = wide, .activation = activation}));
     layers_->push_back(torchvision_conv(
         {.in = wide, .out = wide, .kernel = kernel, .stride = stride, .groups = wide, .activation = activation}));
+    const int64_t quarter = wide / 4;
     if (squeeze)
-      layers_->push_back(SqueezeExcite({.channels = wide, .squeeze = make_divisible(static_cast<double>(wide / 4))}));
+      layers_->push_back(SqueezeExcite({.channels = wide, .squeeze = make_divisible(static_cast<double>(quarter))}));
     layers_->push_back(torchvision_conv({.in = wide, .out = out, .activation = Activation::none}));
     register_module("block", layers_);
   }

@@ -168,7 +168,8 @@ double piecewise_lr(double at, const std::vector<double>& boundaries, const std:
 
 double Schedule::operator()(int64_t step) const {
   if (step < 0) throw UsageError("schedule {}: step {} is negative; steps count from 0", name_, step);
-  const auto at = static_cast<double>(step / unit_);
+  const int64_t unit = step / unit_;
+  const auto at = static_cast<double>(unit);
   if (at < warmup_) return (base_ - start_) * at / warmup_ + start_;
   return curve_(at - warmup_);
 }

@@ -73,7 +73,8 @@ struct Statistics {
 
 Statistics local_statistics(const torch::Tensor& x) {
   const int64_t channels = x.size(1);
-  const double count = channels == 0 ? 0 : static_cast<double>(x.numel() / channels);
+  const int64_t per_channel = channels == 0 ? 0 : x.numel() / channels;
+  const auto count = static_cast<double>(per_channel);
   if (count == 0) return {torch::zeros({channels}, x.options()), torch::zeros({channels}, x.options()), 0};
   auto [variance, mean] = torch::var_mean(x, reduced_dims(x), /*unbiased=*/false);
   return {mean, variance, count};

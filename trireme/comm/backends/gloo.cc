@@ -223,8 +223,8 @@ class GlooEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> make_gloo_engine(std::shared_ptr<Store> store, const GlooOptions& options) {
-  return std::make_unique<GlooEngine>(std::move(store), options);
+std::unique_ptr<Engine> make_gloo_engine(const std::shared_ptr<Store>& store, const GlooOptions& options) {
+  return std::make_unique<GlooEngine>(store, options);
 }
 
 }  // namespace trireme

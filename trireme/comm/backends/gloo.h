@@ -22,7 +22,7 @@ struct GlooOptions {
 };
 
 /// Meets the other ranks and connects to each of them.
-std::unique_ptr<Engine> make_gloo_engine(std::shared_ptr<Store> store, const GlooOptions& options);
+std::unique_ptr<Engine> make_gloo_engine(const std::shared_ptr<Store>& store, const GlooOptions& options);
 
 /// Why this build has no Gloo; nothing when it has.
 std::optional<std::string> why_no_gloo();

@@ -4,7 +4,7 @@
 
 namespace trireme {
 
-std::unique_ptr<Engine> make_gloo_engine(std::shared_ptr<Store>, const GlooOptions&) {
+std::unique_ptr<Engine> make_gloo_engine(const std::shared_ptr<Store>&, const GlooOptions&) {
   throw UsageError("no gloo backend: {}", *why_no_gloo());
 }
 
