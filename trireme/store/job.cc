@@ -20,8 +20,9 @@ Token token_from_descriptor(const std::string& text) {
   std::string bytes(Token::kSize, '\0');
   const ssize_t size = fd ? ::pread(static_cast<int>(*fd), bytes.data(), bytes.size(), 0) : -1;
   if (size != static_cast<ssize_t>(Token::kSize))
-    throw UsageError("TRIREME_TOKEN_FD={} does not hold the job token; was the descriptor closed on the way from the launcher?",
-                     text);
+    throw UsageError(
+        "TRIREME_TOKEN_FD={} does not hold the job token; was the descriptor closed on the way from the launcher?",
+        text);
   return Token::from_bytes(bytes);
 }
 
