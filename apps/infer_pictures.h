@@ -43,7 +43,7 @@ class PictureReader {
   size_t batch_size_;
   size_t at_ = 0;
   std::future<PictureBatch> coming_;
-  data::Workers ahead_{1, "reading pictures ahead"};  // last: it ends before what it uses
+  Workers ahead_{1, "reading pictures ahead"};  // last: it ends before what it uses
 };
 
 /// A batch read now.

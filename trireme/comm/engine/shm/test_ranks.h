@@ -29,6 +29,9 @@ inline constexpr bool kSanitized = __has_feature(thread_sanitizer) || __has_feat
 inline constexpr bool kSanitized = false;
 #endif
 
+using trireme::eventually;
+using trireme::message_of;
+
 /// Whether /dev/shm holds nothing of ours. Other tests may be between making and removing a name, so it looks again.
 inline bool nothing_left() {
   return eventually([] {
