@@ -90,8 +90,9 @@ class CheckLayers(unittest.TestCase):
         self.assertEqual(self.problems("trireme/nn/x.cc", "#include <torch/torch.h>\nint64_t n;\n"), [])
 
     def test_a_part_is_the_deepest_folder_of_the_table(self):
-        self.assertEqual(self.problems("trireme/comm/engine/shm/x.cc", '#include "trireme/store/store.h"\n'), [])
-        self.assert_one("trireme/comm/engine/shm/x.cc", '#include "trireme/comm/engine/engine.h"\n', "comm/engine/shm may not")
+        self.assertEqual(self.problems("trireme/data/order/x.cc", '#include "trireme/core/text.h"\n'), [])
+        self.assert_one("trireme/data/order/x.cc", '#include "trireme/data/loader.h"\n', "data/order may not")
+        self.assertEqual(self.problems("trireme/comm/engine/shm/x.cc", "#include <emmintrin.h>\n"), [])
 
     def test_the_programs_are_checked_too(self):
         self.assert_one("apps/x.cc", '#include "trireme/launch/plan.h"\n', "apps may not include trireme/launch/plan.h")

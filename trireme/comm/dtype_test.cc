@@ -16,7 +16,7 @@ TEST(Elements, KnownTypesAreThemselves) {
                                                        {torch::kLong, DType::i64},  {torch::kBool, DType::boolean}};
   for (const auto& [type, dtype] : known) {
     const torch::Tensor x = torch::ones({2, 3}, type);
-    for (const Elements elements : {for_reduction(x, ReduceOp::sum), for_moving(x)}) {
+    for (const Elements& elements : {for_reduction(x, ReduceOp::sum), for_moving(x)}) {
       EXPECT_EQ(elements.data, x.data_ptr());
       EXPECT_EQ(elements.count(), 6u);
       EXPECT_EQ(elements.dtype, dtype) << type;
