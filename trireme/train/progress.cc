@@ -56,7 +56,7 @@ std::string pace_text(double seconds_per_step) {
 }
 
 std::string duration_text(double seconds) {
-  const auto all = static_cast<int64_t>(seconds + 0.5);
+  const int64_t all = std::llround(seconds);
   const int64_t hours = all / 3600, minutes = all / 60 % 60, rest = all % 60;
   return hours > 0 ? fmt::format("{}:{:02}:{:02}", hours, minutes, rest) : fmt::format("{}:{:02}", minutes, rest);
 }

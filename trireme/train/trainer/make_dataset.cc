@@ -40,7 +40,7 @@ fs::path need_folder(const Node& section, std::string_view key) {
 
 /// What helps against a list that was refused: more classes, or another delimiter.
 std::string list_advice(const std::string& file, const data::ImageListOptions& options, const Node& dataset) {
-  const auto reads = [&](data::ImageListOptions other) -> std::optional<data::ImageList> {
+  const auto reads = [&](const data::ImageListOptions& other) -> std::optional<data::ImageList> {
     try {
       return data::read_image_list(file, other);
     } catch (const UsageError&) {
