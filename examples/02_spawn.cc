@@ -20,7 +20,7 @@ struct LinearNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(LinearNet);
 
-void train(bool print_loss) {
+void train_linear(bool print_loss) {
   World world = init_parallel_env();
   torch::manual_seed(world.rank());
   DataParallel model(LinearNet(), world);
@@ -38,10 +38,10 @@ void train(bool print_loss) {
 
 int main(int argc, char** argv) try {
   const std::string use = argc == 2 ? argv[1] : "";
-  if (use == "1") spawn([] { train(false); });  // one process for each visible GPU, else for each core
-  if (use == "2") spawn(train, std::tuple{true});
-  if (use == "3") spawn(train, std::tuple{true}, {.nprocs = 2});
-  if (use == "4") spawn(train, std::tuple{true}, {.nprocs = 2, .gpus = "4,5"});
+  if (use == "1") spawn([] { train_linear(false); });  // one process for each visible GPU, else for each core
+  if (use == "2") spawn(train_linear, std::tuple{true});
+  if (use == "3") spawn(train_linear, std::tuple{true}, {.nprocs = 2});
+  if (use == "4") spawn(train_linear, std::tuple{true}, {.nprocs = 2, .gpus = "4,5"});
   if (use.size() != 1 || use < "1" || use > "4") throw UsageError("usage: example_spawn 1|2|3|4");
 } catch (const Error& error) {
   std::cerr << error.what() << "\n";

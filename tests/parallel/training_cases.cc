@@ -10,7 +10,7 @@ namespace {
 using Optimizer = std::unique_ptr<torch::optim::Optimizer>;
 using MakeOptimizer = std::function<Optimizer(Tensors)>;
 
-constexpr int kBatch = 16;
+constexpr int kJoinedBatch = 16;
 
 // 3.3 MB of parameters: two convolutions and four linear layers.
 struct ConvNet : torch::nn::Module {
@@ -73,8 +73,8 @@ Distances train_together(const World& world, torch::ScalarType type, const std::
   Alone joined(type, make), in_parts(type, make);
   const int64_t ranks = world.size();
   for (int step = 0; step < 100; ++step) {
-    const torch::Tensor x = numbers({kBatch, 1, 10, 10}, step).to(type);
-    const torch::Tensor y = torch::randint(10, {kBatch}, torch::kLong);
+    const torch::Tensor x = numbers({kJoinedBatch, 1, 10, 10}, step).to(type);
+    const torch::Tensor y = torch::randint(10, {kJoinedBatch}, torch::kLong);
     torch::cross_entropy_loss(model(share(x, world)), share(y, world)).backward();
     optimizer->step();
     optimizer->zero_grad();
