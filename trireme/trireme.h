@@ -37,9 +37,9 @@
 #include "trireme/io/checkpoint/checkpoint.h"  // Checkpoint: save, restore, preempted
 #include "trireme/models/models.h"             // models::create, models::lenet, models::resnet50, …
 #include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
-#include "trireme/parallel/recompute.h"        // checkpoint: memory for time
 #include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
 #include "trireme/parallel/init.h"             // init_parallel_env, World
+#include "trireme/parallel/recompute.h"        // checkpoint: memory for time
 #include "trireme/parallel/sync_batch_norm.h"  // convert_sync_batch_norm
 #include "trireme/train/model.h"               // Model, metric::…, callback::…
 #endif
