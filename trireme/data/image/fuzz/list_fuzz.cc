@@ -1,5 +1,5 @@
-// libFuzzer target for files that say which pictures there are: an IDX file that is accepted has as many elements as its
-// header says, and an image list that is accepted has paths and labels.
+// libFuzzer target for files that say which pictures there are: an IDX file that is accepted has as many elements as
+// its header says, and an image list that is accepted has paths and labels.
 //
 //   cmake -B build-fuzz -DCMAKE_CXX_COMPILER=clang++-16 -DTRIREME_FUZZ=ON -DTRIREME_SANITIZE=address,undefined
 //   build-fuzz/bin/list_fuzz -max_total_time=30 trireme/data/image/fuzz/lists
