@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "trireme/train/eval_batches.h"
+#include "trireme/train/step_checks.h"
 #include "trireme/train/stopwatch.h"
 
 namespace trireme {
@@ -44,7 +45,7 @@ void each_batch(Learner& learner, EvalBatches& batches, const Callbacks& callbac
   batches.each([&](const data::Batch& batch) {
     run.reader_seconds += watch.lap();
     callbacks.call(hooks.batch_begin, run);
-    use(batch);
+    use(train::input_and_label(batch));
     run.batch_seconds += watch.lap();
     callbacks.call(hooks.batch_end, run);
     ++run.step;

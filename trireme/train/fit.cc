@@ -15,6 +15,7 @@
 #include "trireme/train/interruption.h"
 #include "trireme/train/learner.h"
 #include "trireme/train/model.h"
+#include "trireme/train/step_checks.h"
 #include "trireme/train/stopwatch.h"
 
 namespace trireme {
@@ -168,6 +169,7 @@ class Fit {
     for (run_.step = 0; batch != data::Loader::end(); ++batch) {
       run_.reader_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_begin, run_);
+      train::input_and_label(*batch);
       const Scored scored = learner_.train(batch->data, batch->target, ends_group());
       meter_.add(learner_.numbers(scored, batch->target, run_.step));
       run_.logged = is_logged();

@@ -7,6 +7,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/train/step_checks.h"
@@ -69,6 +70,15 @@ void require_own_parameters(const char* who, const torch::optim::Optimizer& opti
         "{}: {} of the optimizer's {} tensors are not parameters of the net; make the optimizer from net->parameters() "
         "of this net",
         who, foreign, all.size());
+}
+
+const data::Batch& input_and_label(const data::Batch& batch) {
+  if (batch.size() > 2)
+    throw UsageError(
+        "Model: the samples have {} tensors ({}), and Model takes an input and a label; train by train::Step with a "
+        "function of the whole batch, or map the samples to two tensors",
+        batch.size(), join(batch.names(), ", "));
+  return batch;
 }
 
 const torch::Tensor& one_number(const torch::Tensor& loss) {
