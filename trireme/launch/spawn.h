@@ -36,10 +36,10 @@
 namespace trireme {
 
 struct SpawnOptions {
-  int nprocs = -1;       ///< -1: all visible GPUs, or all cores where there is none
-  std::string gpus;      ///< absolute ids such as "4,5"; must be visible, and as many as nprocs if that is given
-  bool join = true;      ///< false: return at once, with the context to join later
-  Millis grace{10'000};  ///< between SIGTERM and SIGKILL when a process must be stopped
+  int nprocs = -1;        ///< -1: all visible GPUs, or all cores where there is none
+  std::string gpus = {};  ///< absolute ids such as "4,5"; must be visible, and as many as nprocs if that is given
+  bool join = true;       ///< false: return at once, with the context to join later
+  Millis grace{10'000};   ///< between SIGTERM and SIGKILL when a process must be stopped
 };
 
 /// A process failed: what it said (the exception's text) or how it died. The other processes have been stopped.

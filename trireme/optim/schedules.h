@@ -47,15 +47,15 @@ struct ScheduleOptions {
   double warmup_epoch = 0;      ///< may be a fraction; not more than `epochs`
   double warmup_start_lr = 0;
   bool by_epoch = false;
-  double eta_min = 0;                // Cosine
-  double end_lr = 0;                 // Linear
-  double power = 1;                  // Linear
-  bool cycle = false;                // Linear
-  double step_size = 0;              // Step
-  double gamma = 0.1;                // Step, MultiStepDecay
-  std::vector<double> milestones;    // MultiStepDecay
-  std::vector<double> decay_epochs;  // Piecewise
-  std::vector<double> values;        // Piecewise: one more than decay_epochs
+  double eta_min = 0;                     // Cosine
+  double end_lr = 0;                      // Linear
+  double power = 1;                       // Linear
+  bool cycle = false;                     // Linear
+  double step_size = 0;                   // Step
+  double gamma = 0.1;                     // Step, MultiStepDecay
+  std::vector<double> milestones = {};    // MultiStepDecay
+  std::vector<double> decay_epochs = {};  // Piecewise
+  std::vector<double> values = {};        // Piecewise: one more than decay_epochs
 };
 
 class Schedule {

@@ -42,9 +42,10 @@ class World : public Group {
 struct InitOptions {
   bool strict = false;       ///< outside of a launcher: throw instead of being a world of one (also TRIREME_STRICT=1)
   int timeout_seconds = 60;  ///< to reach the job's store
-  std::string backend;       ///< for CPU tensors: auto, shm, gloo or hierarchical; empty: TRIREME_BACKEND, else auto
-  std::optional<std::chrono::milliseconds> timeout;  ///< of a collective; empty: PADDLE_PG_TIMEOUT, else 30 minutes
-  std::optional<bool> check;  ///< compare the ranks' calls before each collective; empty: TRIREME_CHECK=1
+  std::string backend = {};  ///< for CPU tensors: auto, shm, gloo or hierarchical; empty: TRIREME_BACKEND, else auto
+  /// Of a collective; empty: PADDLE_PG_TIMEOUT, else 30 minutes.
+  std::optional<std::chrono::milliseconds> timeout = {};
+  std::optional<bool> check = {};  ///< compare the ranks' calls before each collective; empty: TRIREME_CHECK=1
 };
 
 /// Reads the environment, connects to the job's store, finds out where the other ranks are, and connects to them. The

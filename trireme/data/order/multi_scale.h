@@ -15,7 +15,8 @@
 namespace trireme::data {
 
 struct MultiScale {
-  std::vector<int64_t> scales;  ///< image sizes; batch_size is for the first of them. Empty: images keep their size
+  /// Image sizes; batch_size is for the first of them. Empty: images keep their size.
+  std::vector<int64_t> scales = {};
   int64_t divided_factor = 32;  ///< sizes are rounded down to a multiple of this
   bool is_training = true;      ///< false: always the first size, as it stands
 };

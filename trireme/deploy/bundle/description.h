@@ -64,12 +64,12 @@ struct Output {
 };
 
 struct Description {
-  std::string model_name;
-  Input input;
-  Output output;
-  config::Node transform_ops;       ///< a list as in a configuration, or null: then only tensors go in, no pictures
-  std::vector<std::string> labels;  ///< name of each class; empty: not known
-  int topk = 5;                     ///< how many classes an answer names unless asked otherwise
+  std::string model_name = {};
+  Input input = {};
+  Output output = {};
+  config::Node transform_ops = {};  ///< a list as in a configuration, or null: then only tensors go in, no pictures
+  std::vector<std::string> labels = {};  ///< name of each class; empty: not known
+  int topk = 5;                          ///< how many classes an answer names unless asked otherwise
   /// The networks that were exported with it, by name; those that are absent are not checked.
   std::map<std::string, FileSum> files = {};
 };

@@ -39,7 +39,7 @@ Precision parse_precision(std::string_view name);
 const char* to_string(Precision precision);
 
 struct EngineOptions {
-  std::filesystem::path folder;
+  std::filesystem::path folder = {};
   EngineKind kind = EngineKind::automatic;
   Precision precision = Precision::fp32;
   int cpu_threads = 0;  ///< of the computation; 0, or more than there are: as many as this process may use

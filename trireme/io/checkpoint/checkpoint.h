@@ -53,7 +53,7 @@ struct CheckpointOptions {
   int keep = 2;        ///< of the numbered ones, at least 2; 0: all
   bool async = false;  ///< rank 0 writes in the background, from a copy in memory, while training goes on
   std::vector<int> signals = {SIGTERM, SIGUSR1};  ///< what preempted() listens to
-  std::string not_resumed;  ///< a name that restore() does not take: best_model, when it holds other weights
+  std::string not_resumed = {};  ///< a name that restore() does not take: best_model, when it holds other weights
 };
 
 /// Where the training stands. Same on all ranks.

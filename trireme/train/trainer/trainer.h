@@ -25,7 +25,7 @@
 namespace trireme::trainer {
 
 struct TrainerOptions {
-  std::string resume;  ///< a checkpoint's folder, or "auto": the newest of output_dir. Empty: Global.checkpoints
+  std::string resume = {};  ///< a checkpoint's folder, or "auto": the newest of output_dir. Empty: Global.checkpoints
   int64_t file_batch_size = 0;  ///< per rank, as the file had it before overrides; 0: as the configuration has it
   std::string resume_command = "--resume auto";  ///< what goes on with this training, for a message
 };
