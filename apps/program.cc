@@ -35,7 +35,7 @@ bool is_override(const std::string& word) {
 
 /// The value of an option: behind '=' or the next word, which is then taken.
 std::string value_of(const Words& words, size_t& at) {
-  const std::string word = words[at];
+  const std::string& word = words[at];
   const size_t equals = word.find('=');
   if (word.starts_with("--") && equals != std::string::npos) return word.substr(equals + 1);
   if (at + 1 >= words.size()) throw UsageError("{} needs a value (see --help)", word);
