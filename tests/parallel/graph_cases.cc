@@ -4,7 +4,7 @@
 namespace trireme::test {
 namespace {
 
-constexpr int kBatch = 8;
+constexpr int kGraphBatch = 8;
 
 struct Layers : torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return last(torch::tanh(middle(torch::tanh(first(x))))); }
@@ -32,7 +32,7 @@ void compare(const World& world, const char* what, const DataParallelOptions& op
   auto alone = seeded<Net>();
   torch::optim::SGD ours(model->parameters(), 0.1), theirs(alone->parameters(), 0.1);
   for (int i = 0; i < 5; ++i) {
-    const torch::Tensor x = numbers({kBatch, 6}, i);
+    const torch::Tensor x = numbers({kGraphBatch, 6}, i);
     ours.zero_grad(), theirs.zero_grad();
     step(*model.module(), share(x, world), true);
     step(*alone, x, false);
