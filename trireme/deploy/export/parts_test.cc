@@ -115,7 +115,7 @@ TEST(Fold, LeavesANormalisationOfItsOwn) {
 }
 
 TEST(Onnx, EveryOperatorIsInTheDocumentation) {
-  const std::string page = read_file(fs::path(__FILE__).parent_path() / "../../docs/export.md").value();
+  const std::string page = read_file(fs::path(__FILE__).parent_path() / "../../../docs/export.md").value();
   const size_t start = page.find("<!-- operators -->");
   ASSERT_NE(start, std::string::npos);
   std::string listed = page.substr(start, page.find("\n\n", start) - start);
