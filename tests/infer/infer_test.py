@@ -34,7 +34,7 @@ class Answers(AnswersCase):
         result = self.infer("--image", "pictures", "--batch_size=2")
         answers = self.answers(result)
         self.assertEqual(list(answers), self.names)
-        self.assert_says(result, r"left out.*: 1 \(notes.txt\)")
+        self.assert_says(result, r"skipped.*: 1 \(notes.txt\)")
         for ids, scores, labels in answers.values():
             self.assertEqual(len(ids.split(", ")), 3)
             self.assertRegex(scores, r"^\d\.\d\d, \d\.\d\d, \d\.\d\d$")
@@ -122,7 +122,7 @@ class Wrong(AnswersCase):
     def test_a_pipe_is_no_picture(self):
         os.mkfifo(self.folder / "pictures/pipe.png")
         result = self.infer("--image", "pictures")
-        self.assert_says(result, r"left out.*\(pipe.png\)")
+        self.assert_says(result, r"skipped.*\(pipe.png\)")
         self.assertEqual(list(self.answers(result)), self.names)
         self.assert_says(self.infer("--image", "pictures/pipe.png", code=1), "neither a file nor a folder")
 
