@@ -218,7 +218,7 @@ class ComeAgainWithoutToken(MachineCase):
         """Enrolment counts who is there, not who ever was."""
         alpha = self.start_on(self.alpha, "--ips", self.ips, "true")
         beta = self.start_on(self.beta, "--ips", self.ips, "true")
-        beta.wait_output("not authenticated")
+        wait_for(self.beta.listens, 10, lambda: f"beta's port, which it opens with its seat:\n{beta.output()}")
         beta.signal(signal.SIGINT)
         beta.wait()
         alpha.wait_output(r"node 1 .*left before the job began")
