@@ -7,6 +7,7 @@
 // without state: any thread.
 #pragma once
 
+#include <c10/util/Exception.h>  // ordered_dict.h uses it and does not include it
 #include <torch/ordered_dict.h>
 #include <torch/types.h>
 
