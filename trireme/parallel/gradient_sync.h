@@ -42,7 +42,7 @@ struct DataParallelOptions {
   int powersgd_rank = 4;
   /// Every so many averaged backwards the ranks compare checksums of their parameters; 0: never. A parameter that
   /// differs or is not finite is a UsageError on every rank.
-  int parameter_check_interval = 100;
+  int parameter_check_interval = 200;
 };
 
 /// Thread rule: one backward at a time.
