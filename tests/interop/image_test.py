@@ -10,7 +10,7 @@ from stock_scripts_test import peers
 
 HERE = Path(__file__).resolve().parent
 DUMP = os.environ.get("IMAGE_DUMP", str(HERE.parents[1] / "build/bin/image_dump"))
-LEAST_CASES = 900
+LEAST_CASES = 750
 
 
 class Image(unittest.TestCase):
