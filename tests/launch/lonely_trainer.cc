@@ -1,4 +1,4 @@
-// Carries the note of a program that trains with Trireme. Joins the job when it is told to, else ends at once.
+// Carries the note of a program that trains with Trireme. Joins the job when its argument asks for it, else ends at once.
 #include <cstring>
 
 #include "trireme/core/training_note.h"

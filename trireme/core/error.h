@@ -58,7 +58,7 @@ class PeerError : public Error {
     std::string operation{};    ///< what failed: "all_reduce"
     uint64_t sequence = 0;      ///< its number among the group's collectives, from 1; 0: not known
     std::string group{};        ///< the name of the group
-    std::string reason{};       ///< why, without who has noticed it and during what
+    std::string reason{};       ///< the cause alone, without the reporting rank and operation
   };
 
   template <typename... Args>

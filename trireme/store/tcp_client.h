@@ -6,7 +6,7 @@
 //
 // Quick requests share one connection; each waiting get() has one of its own, so it delays no other request. A store
 // whose first connection has failed stays lost: every call throws the same PeerError, because the server has reported
-// this client as gone and a silent return would contradict that. Connect anew to come back.
+// this client as gone and a silent return would contradict that. Connect again to continue.
 #pragma once
 
 #include <memory>

@@ -54,7 +54,7 @@ void write_averages(const optim::Ema& ema, const std::filesystem::path& path) {
   io::save_safetensors(averages_file(path), tensors);
 }
 
-/// Without a file the average starts anew, with the weights that were loaded.
+/// Without a file the average starts again from the loaded weights.
 void read_averages(optim::Ema& ema, const torch::nn::Module& module, const std::filesystem::path& path) {
   const bool saved = std::filesystem::exists(averages_file(path));
   optim::Ema::NamedTensors named;

@@ -33,7 +33,7 @@ void with_comparing_engines(const Body& body) {
   });
 }
 
-// What each rank is told when all call `body`.
+// The error of each rank when all call `body`.
 std::vector<std::string> refusals(const Body& body) {
   std::vector<std::string> texts(kRanks);
   with_comparing_engines([&](Engine& engine) {
