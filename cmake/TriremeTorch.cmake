@@ -64,6 +64,8 @@ function(trireme_use_torch target scope)
       set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${tidy};--checks=-bugprone-suspicious-include")
     endif()
   endif()
+  # libtorch is compiled with NDEBUG: without it, its headers would check members that the library does not set.
+  target_compile_definitions(${target} PRIVATE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # the latter for ccache
   if(target STREQUAL trireme_torch_pch)
