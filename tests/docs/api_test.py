@@ -98,6 +98,23 @@ class TheReader(Case):
                                                              "trireme/b.h": "trireme/a.h"})
 
 
+class OptionStructs(Case):
+    """A call that leaves out an option without a default value has a warning from -Wextra."""
+
+    def structs(self):
+        """(header, name, body) of what is passed as {.name = value}."""
+        pattern = re.compile(r"^( *)struct (\w*Options) {\n(.*?)^\1};", re.M | re.S)
+        return [(header, match[2], match[3]) for header in public_names.headers(pages.ROOT)
+                for match in pattern.finditer(public_names.code_of(pages.page(header)))]
+
+    def test_every_option_has_a_default(self):
+        self.assertGreater(len(self.structs()), 20)
+        for header, name, body in self.structs():
+            for field in body.split(";"):
+                plain = public_names.without_template(public_names.normal(field))
+                self.assertFalse(re.fullmatch(r"[\w:*& ]+", plain), f"{header}: {name}: no default value: {plain}")
+
+
 class ShownCalls(Case):
     """Whole programs are compiled by run_test.py."""
 

@@ -30,13 +30,18 @@ def headers(root, first="trireme/trireme.h"):
 def names_of(text):
     """What the text declares in namespace trireme itself: the names, and those of the namespaces inside it."""
     names, namespaces = set(), set()
-    for scope, declaration in declarations(LITERAL.sub('""', NOISE.sub("", text))):
+    for scope, declaration in declarations(code_of(text)):
         inner = "::".join([*scope, *namespace_of(declaration)])
         if inner.startswith("trireme::"):
             namespaces.add(inner.split("::")[1])
         elif scope == ["trireme"]:
             names.add(name_of(declaration))
     return names - {None}, namespaces
+
+
+def code_of(text):
+    """Without comments, directives, and what literals hold."""
+    return LITERAL.sub('""', NOISE.sub("", text))
 
 
 def namespace_of(declaration):
