@@ -70,7 +70,8 @@ class TheReader(Case):
                            ("void f(int a = g(), const B& b = {});", "f"), ("std::function<void()> f(int);", "f"),
                            ("inline int f() { return 1'000; }", "f"), ("[[nodiscard]] const char* f(B b);", "f"),
                            ("template <typename... A>\nvoid f(fmt::format_string<A...> b, A&&... a) { g(); }", "f"),
-                           ('inline std::string f() { return "} // {"; }', "f")):
+                           ('inline std::string f() { return "} // {"; }', "f"),
+                           ("inline char f() { return '}'; }  // {", "f")):
             self.assertEqual(self.names(text), {name}, text)
 
     def test_what_brings_no_name(self):
@@ -79,7 +80,7 @@ class TheReader(Case):
             self.assertEqual(self.names(text), set(), text)
 
     def test_what_follows_is_read(self):
-        self.assertEqual(self.names("class A { };\nB f() { return {}; }\nint g();\n"), {"A", "f", "g"})
+        self.assertEqual(self.names('class A { };\nB f() { return {"//"}; }\nint g();\n'), {"A", "f", "g"})
 
     def test_namespaces(self):
         self.assertEqual(public_names.names_of("namespace trireme::data {\nclass A;\n}\nnamespace other { int b; }"),

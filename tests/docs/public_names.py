@@ -1,14 +1,14 @@
 """The names that a header of ours brings into namespace trireme, read from the text of it and of what it includes.
 
-This is no compiler. It knows the declarations that our headers have; one it does not understand is an error, so that no
-name slips by.
+It is not a compiler: it knows the kinds of declarations that our headers have. Another kind is an error, so that no name
+is missed.
 """
 import re
 from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*"(trireme/[^"]+)"', re.M)
-NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|^\s*#(?:\\\n|[^\n])*|(?<=\d)'(?=\d)", re.M | re.S)
-LITERAL = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'')
+LITERAL = r"""(?P<literal>"(?:\\.|[^"\\\n])*"|(?<!\d)'(?:\\.|[^'\\\n])*')"""
+NOISE = re.compile(LITERAL + r"|//[^\n]*|/\*.*?\*/|^\s*#(?:\\\n|[^\n])*|(?<=\d)'", re.M | re.S)
 NAMESPACE = re.compile(r"(?:inline )?namespace ([\w:]+)$")
 TYPE = re.compile(r"(?:enum class|enum|class|struct|union) (?:\[\[.*?\]\] )?([\w:]+)")
 NEEDS_BODY = re.compile(r"\brequires(?: ?\([^()]*\))?$")  # a requires-expression
@@ -41,7 +41,7 @@ def names_of(text):
 
 def code_of(text):
     """Without comments, directives, and what literals hold."""
-    return LITERAL.sub('""', NOISE.sub("", text))
+    return NOISE.sub(lambda match: '""' if match["literal"] else "", text)
 
 
 def namespace_of(declaration):
