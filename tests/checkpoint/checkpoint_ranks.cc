@@ -23,6 +23,7 @@
 #include "trireme/data/loader.h"
 #include "trireme/data/tensor_dataset.h"
 #include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/io/checkpoint_folder.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/parallel/data_parallel.h"

@@ -7,6 +7,7 @@
 
 #include "cases.h"
 #include "modes.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 #include "trireme/store/store.h"

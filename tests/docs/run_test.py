@@ -1,4 +1,7 @@
-"""The programs and commands of the pages, compiled and run exactly as printed, and their output compared."""
+"""The programs and commands of the pages, compiled and run exactly as printed, and their output compared.
+
+Programs are compiled with -Wall -Wextra besides, and a warning is an error.
+"""
 import os
 import re
 import shutil
@@ -12,6 +15,7 @@ from trireme_test import TRIREME, Case
 
 BUILD = Path(TRIREME).resolve().parents[1]
 PATIENCE = 300  # a program with <torch/torch.h> takes half a minute to compile, on a busy machine several times that
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
 HOST, FOLDER = "node1", "/home/you/job"  # what the pages call the machine and the folder
 # What differs from run to run, and what stands for it when pages and runs are compared.
 VARYING = ((r"\b\d+\.\d+ s\b", "# s"), (r"after \d+ ms\b", "after # ms"), (r"\b(pid|process) \d+", r"\1 #"),
@@ -53,11 +57,21 @@ class PageCase(Case):
         self.work = self.folder / "job"
         self.work.mkdir()
         self.page_environment = {
-            "PATH": f"{installed}/bin:{os.environ['PATH']}",
+            "PATH": f"{self.strict_compiler()}:{installed}/bin:{os.environ['PATH']}",
+            "CXXFLAGS": " ".join(WARNINGS),  # what CMake adds
             "CMAKE_PREFIX_PATH": str(installed),
             "PKG_CONFIG_PATH": str(next(installed.rglob("trireme.pc")).parent),
             "CUDA_VISIBLE_DEVICES": "-1",  # the pages show a machine without GPUs
             "LC_ALL": "C.UTF-8"}
+
+    def strict_compiler(self):
+        """A folder with a g++ that is asked as users ask theirs: no warning may come from a page or from our headers."""
+        folder = self.folder / "strict"
+        folder.mkdir()
+        wrapper = folder / "g++"
+        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} {" ".join(WARNINGS)} "$@"\n')
+        wrapper.chmod(0o755)
+        return folder
 
     def install(self):
         prefix = self.folder / "installed"
@@ -93,7 +107,7 @@ class CloneCase(PageCase):
     def prepare(self):
         super().prepare()
         (self.work / "configs").symlink_to(pages.ROOT / "configs")
-        self.page_environment["PATH"] = f"{BUILD}/bin:{os.environ['PATH']}"
+        self.page_environment["PATH"] = f"{self.folder}/strict:{BUILD}/bin:{os.environ['PATH']}"
 
 
 class Readme(PageCase):

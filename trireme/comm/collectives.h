@@ -18,11 +18,12 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "trireme/comm/engine/engine.h"
+#include "trireme/comm/engine/reduce_op.h"
 #include "trireme/comm/group.h"
 #include "trireme/comm/work.h"
 

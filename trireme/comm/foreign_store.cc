@@ -4,8 +4,10 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/net.h"
 
 namespace trireme {
 namespace {

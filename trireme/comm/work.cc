@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "trireme/comm/work_state.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
 namespace trireme {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 
 namespace trireme {

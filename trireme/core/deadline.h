@@ -10,10 +10,10 @@
 
 namespace trireme {
 
-using Clock = std::chrono::steady_clock;
-using Millis = std::chrono::milliseconds;
-
 class Deadline {
+  using Clock = std::chrono::steady_clock;
+  using Millis = std::chrono::milliseconds;
+
  public:
   static Deadline in(Clock::duration wait) { return Deadline(Clock::now() + wait); }
   static Deadline at(Clock::time_point time) { return Deadline(time); }

@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "trireme/core/fd.h"
+#include "trireme/core/file_sum.h"
 
 namespace trireme {
 
@@ -24,13 +25,6 @@ struct DurableOptions {
   uint64_t bytes_needed = 0;                           ///< for the message when the disk is full
   std::string kept = "what was there before is kept";  ///< what the user still has when this fails
   bool flush = true;  ///< false: whole after a crash of this process, but perhaps lost with the power
-};
-
-/// Size and CRC-32C of a file.
-struct FileSum {
-  uint64_t bytes = 0;
-  uint32_t crc32c = 0;
-  bool operator==(const FileSum&) const = default;
 };
 
 class DurableFile {

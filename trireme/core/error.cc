@@ -1,12 +1,8 @@
 #include "trireme/core/error.h"
 
-#include <system_error>
+#include "trireme/core/text.h"
 
 namespace trireme {
-
-std::string errno_text(int number) {
-  return std::generic_category().message(number);
-}
 
 SystemError::SystemError(int number, Subject subject)
     : Error(exit_code::kSystem, subject.text + ": " + errno_text(number)),

@@ -98,7 +98,4 @@ class SystemError : public Error {
   std::string subject_;
 };
 
-/// The text of an errno value, thread-safe.
-std::string errno_text(int number);
-
 }  // namespace trireme

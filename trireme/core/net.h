@@ -13,16 +13,10 @@
 #include <vector>
 
 #include "trireme/core/deadline.h"
+#include "trireme/core/endpoint.h"
 #include "trireme/core/fd.h"
 
 namespace trireme {
-
-/// A host (name, IPv4 or IPv6 address without brackets) and a port.
-struct Endpoint {
-  std::string host;
-  uint16_t port = 0;
-  bool operator==(const Endpoint&) const = default;
-};
 
 /// "host:port", with brackets around an IPv6 address.
 std::string to_string(const Endpoint& endpoint);

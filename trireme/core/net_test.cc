@@ -5,6 +5,7 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
 namespace trireme {

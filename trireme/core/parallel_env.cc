@@ -8,6 +8,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/net.h"
 #include "trireme/core/text.h"
 
 namespace trireme {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/core/net.h"
+#include "trireme/core/endpoint.h"
 #include "trireme/core/rank_info.h"
 
 namespace trireme {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 
@@ -53,8 +53,8 @@ class CaughtLog {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<std::string> lines_;  // GUARDED_BY(mutex_)
+  mutable Mutex mutex_;
+  std::vector<std::string> lines_ TRIREME_GUARDED_BY(mutex_);
   LogSink before_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 namespace trireme {
@@ -135,6 +136,10 @@ std::string printable(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::string errno_text(int number) {
+  return std::generic_category().message(number);
 }
 
 }  // namespace trireme

@@ -27,4 +27,7 @@ std::optional<std::string> closest(std::string_view word, const std::vector<std:
 /// Valid UTF-8 with control and broken bytes shown as \xNN: fit for a terminal and for JSON. Tabs stay.
 std::string printable(std::string_view bytes);
 
+/// The text of an errno value, thread-safe.
+std::string errno_text(int number);
+
 }  // namespace trireme

@@ -40,7 +40,10 @@ namespace trireme {
 
 /// A std::mutex that the analysis knows. Lock it by std::lock_guard or std::unique_lock; the latter also fits
 /// std::condition_variable.
-class TRIREME_THREAD_ATTRIBUTE(capability("mutex")) Mutex : public std::mutex {};
+class TRIREME_THREAD_ATTRIBUTE(capability("mutex")) Mutex : public std::mutex {
+ public:
+  bool try_lock() TRIREME_THREAD_ATTRIBUTE(try_acquire_capability(true)) { return std::mutex::try_lock(); }
+};
 
 }  // namespace trireme
 
@@ -53,6 +56,7 @@ class TRIREME_THREAD_ATTRIBUTE(scoped_lockable) std::lock_guard<trireme::Mutex> 
   explicit lock_guard(trireme::Mutex& mutex) TRIREME_THREAD_ATTRIBUTE(acquire_capability(mutex)) : mutex_(mutex) {
     mutex_.lock();
   }
+  lock_guard(trireme::Mutex& mutex, std::adopt_lock_t) TRIREME_REQUIRES(mutex) : mutex_(mutex) {}
   ~lock_guard() TRIREME_THREAD_ATTRIBUTE(release_capability()) { mutex_.unlock(); }
   lock_guard(const lock_guard&) = delete;
   lock_guard& operator=(const lock_guard&) = delete;

@@ -14,7 +14,7 @@
 #include <string>
 #include <thread>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/io/checkpoint_folder.h"
 
 namespace trireme::io {

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cerrno>
 
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"

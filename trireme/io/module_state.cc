@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/io/format/safetensors_format.h"
 
 namespace trireme::io {
 namespace {

@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/text.h"
+#include "trireme/io/format/safetensors_format.h"
 
 namespace trireme::io {
 namespace {
@@ -85,8 +86,8 @@ torch::Tensor read_tensor(int fd, const TensorInfo& info, uint64_t data_start, c
 
 }  // namespace
 
-FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const Metadata& metadata,
-                         const std::string& kept) {
+FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                         const std::map<std::string, std::string>& metadata, const std::string& kept) {
   std::vector<torch::Tensor> owners;  // of the bytes
   std::vector<TensorBytes> entries;
   for (const auto& item : tensors) {

@@ -12,9 +12,10 @@
 #include <torch/types.h>
 
 #include <filesystem>
+#include <map>
 #include <string>
 
-#include "trireme/io/format/safetensors_format.h"
+#include "trireme/core/file_sum.h"
 
 namespace trireme::io {
 
@@ -23,9 +24,10 @@ using TensorMap = torch::OrderedDict<std::string, torch::Tensor>;
 
 /// A reader sees the old file or the new one, also after a loss of power. Throws SystemError that names the bytes
 /// needed and those free when the disk is full; UsageError for a tensor that the format cannot hold (sparse, quantized,
-/// complex128). `kept` says in the SystemError what the user still has.
-FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors, const Metadata& metadata = {},
-                         const std::string& kept = DurableOptions{}.kept);
+/// complex128). `metadata` is free text beside the tensors, e.g. {"format", "pt"}. `kept` says in the SystemError what
+/// the user still has; empty: what was there before.
+FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
+                         const std::map<std::string, std::string>& metadata = {}, const std::string& kept = {});
 
 /// Throws UsageError that names the file, the tensor and both numbers when it is not a valid file; SystemError when it
 /// cannot be read.

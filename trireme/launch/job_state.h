@@ -16,6 +16,7 @@
 #include <optional>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 
 namespace trireme::launch {

@@ -22,6 +22,7 @@
 // Output of the processes appears on the parent's console, each line after its rank; there are no log files.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,7 +31,6 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 
 namespace trireme {
@@ -39,7 +39,7 @@ struct SpawnOptions {
   int nprocs = -1;        ///< -1: all visible GPUs, or all cores where there is none
   std::string gpus = {};  ///< absolute ids such as "4,5"; must be visible, and as many as nprocs if that is given
   bool join = true;       ///< false: return at once, with the context to join later
-  Millis grace{10'000};   ///< between SIGTERM and SIGKILL when a process must be stopped
+  std::chrono::milliseconds grace{10'000};  ///< between SIGTERM and SIGKILL when a process must be stopped
 };
 
 /// A process failed: what it said (the exception's text) or how it died. The other processes have been stopped.
@@ -58,7 +58,7 @@ class SpawnError : public Error {
 class SpawnContext {
  public:
   /// Waits for all processes: true when all have succeeded, false when the time is over first. Throws SpawnError.
-  bool join(std::optional<Clock::duration> timeout = std::nullopt);
+  bool join(std::optional<std::chrono::steady_clock::duration> timeout = std::nullopt);
   /// Process ids in rank order; 0 for one that has not started yet or is gone.
   std::vector<int> pids() const;
 

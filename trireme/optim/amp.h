@@ -61,7 +61,7 @@ class GradScaler {
     int64_t growth_interval = 2000;  ///< steps in a row without overflow before it grows: incr_every_n_steps
     int64_t backoff_every = 1;       ///< overflows in a row before it falls: decr_every_n_nan_or_inf
     double min_scale = 1;            ///< it falls no lower
-    std::function<void(torch::Tensor&)> agree;
+    std::function<void(torch::Tensor&)> agree = {};
   };
 
   explicit GradScaler(Options options);

@@ -15,14 +15,14 @@ namespace trireme::optim {
 
 /// Parameters that an optimizer treats alike.
 struct ParamGroup {
-  std::vector<torch::Tensor> params;
-  std::optional<double> weight_decay;  ///< instead of the optimizer's own
+  std::vector<torch::Tensor> params = {};
+  std::optional<double> weight_decay = {};  ///< instead of the optimizer's own
 };
 
 /// Who is spared from weight decay; a parameter that meets any of these.
 struct NoDecay {
-  std::vector<std::string>
-      names;             ///< its name contains one of them (PaddleClas' no_weight_decay_name, split at spaces)
+  /// Its name contains one of them (PaddleClas' no_weight_decay_name, split at spaces).
+  std::vector<std::string> names = {};
   bool norm = false;     ///< it belongs to a module whose type is named …Norm…: BatchNorm2d, LayerNorm, ours
   bool bias = false;     ///< the last part of its name is "bias"
   bool one_dim = false;  ///< it has one dimension (PaddleClas' one_dim_param_no_weight_decay)

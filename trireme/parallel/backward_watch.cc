@@ -4,8 +4,9 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <mutex>
 #include <vector>
+
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 namespace {
@@ -33,8 +34,8 @@ class Listeners {
     return result;
   }
 
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<BackwardListener>> listeners_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::vector<std::weak_ptr<BackwardListener>> listeners_ TRIREME_GUARDED_BY(mutex_);
 };
 
 // Never destroyed, as a backward may run while the process ends.

@@ -92,10 +92,6 @@ class DataParallel {
     return state;
   }
 
-  /// For code ported from Paddle 1.x; both do nothing, as in Paddle 2: backward() has done it all.
-  torch::Tensor scale_loss(const torch::Tensor& loss) const { return loss; }
-  void apply_collective_grads() const {}
-
   const GradientSync& gradients() const { return *sync_; }
   const std::shared_ptr<GradientSync>& sync() const { return sync_; }
 

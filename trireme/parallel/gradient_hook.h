@@ -18,9 +18,9 @@
 namespace trireme {
 
 struct GradientBucket {
-  int index = 0;                         ///< buckets are numbered in the order of their communication
-  torch::Tensor flat;                    ///< all gradients of the bucket one after the other
-  std::vector<torch::Tensor> gradients;  ///< the same memory in the parameters' shapes
+  int index = 0;                              ///< buckets are numbered in the order of their communication
+  torch::Tensor flat = {};                    ///< all gradients of the bucket one after the other
+  std::vector<torch::Tensor> gradients = {};  ///< the same memory in the parameters' shapes
 };
 
 /// Called on every rank for the same buckets in the same order, during backward(). When the Work is done, bucket.flat

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 
 namespace trireme::proc {
 

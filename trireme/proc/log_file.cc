@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 
 namespace trireme::proc {
 namespace {

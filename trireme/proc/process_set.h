@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
 #include "trireme/proc/exit_status.h"

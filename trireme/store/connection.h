@@ -4,6 +4,7 @@
 #include <deque>
 #include <string>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
 #include "trireme/store/engine.h"

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/store/table.h"
 #include "trireme/store/wire.h"

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/net.h"
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"

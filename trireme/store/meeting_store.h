@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/store/ended_ranks.h"
 
 namespace trireme {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/log.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
 namespace trireme::rules {

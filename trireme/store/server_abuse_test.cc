@@ -5,6 +5,7 @@
 #include <atomic>
 #include <random>
 
+#include "trireme/core/text.h"
 #include "trireme/store/test_support.h"
 
 namespace trireme {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/store/connection.h"
 #include "trireme/store/engine.h"
 #include "trireme/store/gatekeeper.h"

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/net.h"
 #include "trireme/core/thread_annotations.h"
 #include "trireme/core/token.h"

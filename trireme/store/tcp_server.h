@@ -18,7 +18,7 @@
 #include <string>
 #include <thread>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/net.h"
 #include "trireme/core/token.h"

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 
 #include <future>
-#include <mutex>
 #include <thread>
 
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/test_support.h"
 
 namespace trireme {
@@ -42,8 +42,8 @@ class Names {
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<std::string> names_;  // GUARDED_BY(mutex_)
+  mutable Mutex mutex_;
+  std::vector<std::string> names_ TRIREME_GUARDED_BY(mutex_);
 };
 
 TEST_F(TcpTest, TheServerMayStartAfterItsClients) {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/proc/signals.h"
 #include "trireme/tipc/plan.h"
 

@@ -7,6 +7,7 @@
 #include "trireme/comm/backends/gloo_connection_impl.h"
 #include "trireme/comm/c10d_store.h"
 #include "trireme/core/broken_pipe.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"

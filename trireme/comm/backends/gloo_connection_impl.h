@@ -6,13 +6,13 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "trireme/comm/abort_notice.h"
 #include "trireme/comm/backends/gloo.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 
@@ -41,7 +41,7 @@ class GlooConnection {
   using Pg = c10d::ProcessGroupGloo;
   // Outlives this object, in Gloo's callbacks.
   struct Signal {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable ended;
   };
 
@@ -61,10 +61,10 @@ class GlooConnection {
   const std::shared_ptr<Store> store_;
   c10::intrusive_ptr<Pg> group_;
   const std::shared_ptr<Signal> signal_ = std::make_shared<Signal>();
-  std::mutex& mutex_ = signal_->mutex;
+  Mutex& mutex_ = signal_->mutex;
   std::condition_variable& ended_ = signal_->ended;
-  std::set<WorkPtr> messages_;         // GUARDED_BY(mutex_)
-  Blame blame_;                        // GUARDED_BY(mutex_)
+  std::set<WorkPtr> messages_ TRIREME_GUARDED_BY(mutex_);
+  Blame blame_ TRIREME_GUARDED_BY(mutex_);
   std::atomic<bool> aborted_ = false;  // written under mutex_
   AbortNotice notice_;                 // the last: its thread uses all the others
 };

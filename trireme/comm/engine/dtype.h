@@ -7,10 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "trireme/comm/engine/reduce_op.h"
+
 namespace trireme {
 
 enum class DType : uint8_t { f32, f64, f16, bf16, i8, u8, i16, i32, i64, boolean };
-enum class ReduceOp : uint8_t { sum, prod, min, max, avg };
 
 inline constexpr DType kDTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i8,
                                     DType::u8,  DType::i16, DType::i32, DType::i64,  DType::boolean};

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 
 namespace trireme {
 namespace {

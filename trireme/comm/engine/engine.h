@@ -35,6 +35,7 @@
 #include "trireme/comm/engine/dtype.h"
 #include "trireme/comm/engine/operation.h"
 #include "trireme/core/rank_info.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme {
 
@@ -143,8 +144,8 @@ class Engine {
   ReportWait report_;
   std::mutex turn_;  // of collectives
   std::atomic<uint64_t> sequence_ = 0;
-  std::mutex mutex_;
-  std::optional<PeerError> failure_;  // GUARDED_BY(mutex_); the first
+  Mutex mutex_;
+  std::optional<PeerError> failure_ TRIREME_GUARDED_BY(mutex_);  // the first
 };
 
 }  // namespace trireme

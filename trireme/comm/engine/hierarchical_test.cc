@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 
 #include "trireme/comm/engine/shm/group.h"
 #include "trireme/comm/engine/test_engine_ops.h"
 #include "trireme/comm/engine/test_thread_engine.h"
 #include "trireme/comm/engine/topology.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/memory_store.h"
 
 namespace trireme {
@@ -64,8 +64,8 @@ class Hosts {
   const std::vector<int> host_of_;
   const Topology topology_;
   const Clock::duration timeout_;
-  std::mutex mutex_;
-  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::map<std::pair<int, std::vector<int>>, std::shared_ptr<ThreadGroup>> groups_ TRIREME_GUARDED_BY(mutex_);
 };
 
 class Hierarchical : public ::testing::TestWithParam<std::vector<int>> {};

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
 namespace trireme {

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "trireme/comm/engine/engine.h"
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 
 namespace trireme {
 

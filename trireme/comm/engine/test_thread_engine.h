@@ -17,7 +17,7 @@
 
 #include "trireme/comm/engine/engine.h"
 #include "trireme/comm/engine/shm/reduce.h"
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
 namespace trireme::testing {

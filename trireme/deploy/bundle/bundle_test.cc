@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/config/document.h"
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/deploy/bundle/description.h"

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "trireme/config/node.h"
-#include "trireme/core/durable.h"
+#include "trireme/core/file_sum.h"
 #include "trireme/data/image/pipeline.h"
 
 namespace trireme::bundle {

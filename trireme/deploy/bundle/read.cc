@@ -4,6 +4,7 @@
 #include "trireme/config/check.h"
 #include "trireme/config/parse.h"
 #include "trireme/config/unread.h"
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"

@@ -1,5 +1,6 @@
 #include "trireme/config/write.h"
 
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/deploy/bundle/description.h"

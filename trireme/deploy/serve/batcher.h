@@ -25,6 +25,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/thread_annotations.h"

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "trireme/core/clock.h"
+
 namespace trireme::serve {
 namespace {
 

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/deploy/infer/predictor.h"
 #include "trireme/deploy/serve/http/server.h"
 #include "trireme/deploy/serve/service.h"

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 #include "trireme/deploy/infer/predictor.h"
 #include "trireme/deploy/serve/batcher.h"

@@ -8,8 +8,11 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/preemption.h"
 #include "trireme/core/text.h"
+#include "trireme/io/async_writer.h"
 #include "trireme/io/checkpoint/agreement.h"
+#include "trireme/io/checkpoint_folder.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/parallel/init.h"
 #include "trireme/parallel/together.h"
@@ -113,14 +116,20 @@ void check_same_progress(const std::vector<std::string>& all) {
 
 }  // namespace
 
+struct Checkpoint::Parts {
+  io::CheckpointFolder folder;
+  std::optional<io::AsyncWriter> writer = {};
+  std::optional<PreemptionNotice> notice = {};
+};
+
 Checkpoint::Checkpoint(std::filesystem::path folder, const CheckpointOptions& options)
     : Checkpoint(std::move(folder), init_parallel_env(), options) {}
 
 Checkpoint::Checkpoint(std::filesystem::path folder, const Group& group, const CheckpointOptions& options)
     : options_(checked(options)),
       group_(group_like(member(group))),
-      folder_(std::move(folder), {.keep = options.keep}) {
-  if (options_.async && is_writer()) writer_.emplace(folder_);
+      parts_(new Parts{.folder = io::CheckpointFolder(std::move(folder), {.keep = options.keep})}) {
+  if (options_.async && is_writer()) parts_->writer.emplace(parts_->folder);
 }
 
 Checkpoint::~Checkpoint() = default;
@@ -146,17 +155,17 @@ void Checkpoint::write(const std::string& name, const TrainingState& state, cons
   snapshot.manifest.world_size = ranks();
   snapshot.manifest.config = config_;
   snapshot.tensors.emplace(kRandom, by_rank(random));
-  if (!writer_) return folder_.write(name, snapshot);
-  writer_->write(name, snapshot);
-  if (signal_ != 0) writer_->wait();  // the process is about to end
+  if (!parts_->writer) return parts_->folder.write(name, snapshot);
+  parts_->writer->write(name, snapshot);
+  if (signal_ != 0) parts_->writer->wait();  // the process is about to end
 }
 
 Restored Checkpoint::restore(const TrainingState& state) {
-  return restore_with(state, [this] { return folder_.read_newest(options_.not_resumed); });
+  return restore_with(state, [this] { return parts_->folder.read_newest(options_.not_resumed); });
 }
 
 Restored Checkpoint::restore_from(const std::string& name, const TrainingState& state) {
-  return restore_with(state, [&] { return folder_.read(name); });
+  return restore_with(state, [&] { return parts_->folder.read(name); });
 }
 
 Restored Checkpoint::restore_with(const TrainingState& state,
@@ -173,7 +182,7 @@ Restored Checkpoint::restore_with(const TrainingState& state,
   if (!snapshot) return {};
   put_all(state, *snapshot, mine);
   const io::Manifest& manifest = snapshot->manifest;
-  if (is_writer()) log_restored(manifest, folder_.path(), ranks());
+  if (is_writer()) log_restored(manifest, parts_->folder.path(), ranks());
   return {{.step = manifest.step, .epoch = manifest.epoch},
           manifest.name,
           manifest.config,
@@ -199,8 +208,8 @@ void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapsho
 
 bool Checkpoint::preempted() {
   if (signal_ != 0) return true;
-  if (!notice_) notice_.emplace(options_.signals);
-  signal_ = notice_->signal();
+  if (!parts_->notice) parts_->notice.emplace(options_.signals);
+  signal_ = parts_->notice->signal();
   if (ranks() == 1) return signal_ != 0;
   const torch::Tensor told = torch::full({1}, signal_, torch::kInt);
   all_reduce(told, ReduceOp::max, group_);
@@ -210,7 +219,7 @@ bool Checkpoint::preempted() {
 
 void Checkpoint::wait() {
   on_first(group_, [this] {
-    if (writer_) writer_->wait();
+    if (parts_->writer) parts_->writer->wait();
   });
 }
 

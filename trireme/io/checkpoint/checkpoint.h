@@ -36,14 +36,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "trireme/comm/group.h"
-#include "trireme/core/preemption.h"
-#include "trireme/io/async_writer.h"
 #include "trireme/io/checkpoint/training_state.h"
 
 namespace trireme {
@@ -120,11 +119,11 @@ class Checkpoint {
   bool is_writer() const { return group_.size() <= 1 || group_.rank() == 0; }
   int ranks() const { return group_.size() <= 1 ? 1 : group_.size(); }
 
+  struct Parts;
+
   CheckpointOptions options_;
   Group group_;  // of our own; no member: this process alone
-  io::CheckpointFolder folder_;
-  std::optional<io::AsyncWriter> writer_;
-  std::optional<PreemptionNotice> notice_;
+  std::unique_ptr<Parts> parts_;
   std::string config_;
   int signal_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "trireme/core/test_hardship.h"
 #include "trireme/core/test_support.h"
 #include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/io/checkpoint_folder.h"
 
 namespace trireme {
 namespace {

@@ -8,6 +8,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/data/loader.h"
+#include "trireme/io/checkpoint_folder.h"
+#include "trireme/io/format/manifest.h"
 #include "trireme/io/module_state.h"
 #include "trireme/io/optimizer_state.h"
 #include "trireme/optim/ema.h"

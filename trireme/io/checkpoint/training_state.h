@@ -21,8 +21,6 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/io/checkpoint_folder.h"
-
 namespace trireme {
 
 namespace data {
@@ -32,6 +30,10 @@ namespace optim {
 class Ema;
 class MasterWeights;
 }  // namespace optim
+
+namespace io {
+
+struct Snapshot;
 
 /// A module, however it is held: itself, a TORCH_MODULE holder, a std::shared_ptr, DataParallel.
 class ModuleRef {
@@ -65,6 +67,8 @@ class MaybeRef {
   T* object_ = nullptr;
 };
 
+}  // namespace io
+
 /// Something whose state is a text: optim::GradScaler, or anything of your own.
 struct ExtraState {
   template <typename T>
@@ -86,7 +90,7 @@ struct ExtraState {
 
 struct NamedModel {
   std::string name;  ///< letters, digits, '_' and '-'
-  ModuleRef model;
+  io::ModuleRef model;
 };
 
 struct NamedOptimizer {
@@ -95,13 +99,13 @@ struct NamedOptimizer {
 };
 
 struct TrainingState {
-  ModuleRef model = {};
-  MaybeRef<torch::optim::Optimizer> optimizer = {};
+  io::ModuleRef model = {};
+  io::MaybeRef<torch::optim::Optimizer> optimizer = {};
   std::vector<NamedModel> models = {};  ///< beside `model` or instead of it
   std::vector<NamedOptimizer> optimizers = {};
-  MaybeRef<data::Loader> loader = {};
-  MaybeRef<optim::Ema> ema = {};
-  MaybeRef<optim::MasterWeights> masters = {};  ///< made of all of model->parameters(); what the optimizer steps
+  io::MaybeRef<data::Loader> loader = {};
+  io::MaybeRef<optim::Ema> ema = {};
+  io::MaybeRef<optim::MasterWeights> masters = {};  ///< made of all of model->parameters(); what the optimizer steps
   std::vector<ExtraState> extra = {};
 };
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/core/durable.h"
+#include "trireme/core/file_sum.h"
 
 namespace trireme::io {
 

@@ -12,7 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
+#include "trireme/core/durable.h"
 #include "trireme/core/error.h"
+#include "trireme/core/fd.h"
 #include "trireme/core/text.h"
 
 namespace trireme::io {
@@ -299,7 +301,7 @@ FileSum write_safetensors(const std::filesystem::path& path, const std::vector<T
   const std::string header = make_safetensors_header(infos, metadata);
   uint64_t bytes = header.size();
   for (const TensorBytes& tensor : tensors) bytes += tensor.bytes.size();
-  DurableFile file(path, {.bytes_needed = bytes, .kept = kept});
+  DurableFile file(path, {.bytes_needed = bytes, .kept = kept.empty() ? DurableOptions{}.kept : kept});
   file.write(header);
   for (const size_t i : order_of_data(infos)) file.write(tensors[i].bytes);
   return file.commit();

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "trireme/core/durable.h"
+#include "trireme/core/file_sum.h"
 
 namespace trireme::io {
 
@@ -53,9 +53,10 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 /// The beginning of a file with these tensors; sets their begin and end. The data is aligned for every dtype.
 std::string make_safetensors_header(std::vector<TensorInfo>& tensors, const Metadata& metadata);
-/// Writes the file as DurableFile does. Throws SystemError; UsageError for a name that is twice there or no UTF-8.
+/// Writes the file as DurableFile does; `kept` is DurableOptions::kept, unless it is empty. Throws SystemError, and
+/// UsageError for a name that is there twice or is not UTF-8.
 FileSum write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
-                          const Metadata& metadata = {}, const std::string& kept = DurableOptions{}.kept);
+                          const Metadata& metadata = {}, const std::string& kept = {});
 
 /// "F32 [64, 3, 7, 7]"
 std::string shape_text(const std::vector<int64_t>& shape);

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/thread_annotations.h"
 #include "trireme/launch/report/outcome.h"

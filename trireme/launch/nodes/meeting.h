@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/token.h"
 #include "trireme/launch/nodes/introduction.h"
 #include "trireme/launch/nodes/job_link.h"

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 #include "trireme/launch/report/log_patterns.h"
 
 namespace trireme::launch {

@@ -10,6 +10,8 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/io/checkpoint_folder.h"
+#include "trireme/io/format/manifest.h"
 #include "trireme/train/trainer/config_changes.h"
 
 namespace trireme::trainer {

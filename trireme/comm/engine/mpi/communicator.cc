@@ -6,6 +6,7 @@
 #include "trireme/comm/engine/mpi/communicator_impl.h"
 #include "trireme/comm/engine/mpi/patience_impl.h"
 #include "trireme/comm/engine/topology.h"
+#include "trireme/core/deadline.h"
 #include "trireme/core/text.h"
 
 namespace trireme::mpi {
@@ -115,8 +116,8 @@ MPI_Comm make_communicator(Library& library, const std::vector<int>& ranks) {
 
 // MPI may read a message that it has accepted until it is delivered: these are kept.
 const std::string& keep(std::string text) {
-  static std::mutex mutex;
-  static std::deque<std::string>& kept = *new std::deque<std::string>;  // GUARDED_BY(mutex)
+  static Mutex mutex;
+  static std::deque<std::string>& kept TRIREME_GUARDED_BY(mutex) = *new std::deque<std::string>;
   const std::lock_guard lock(mutex);
   return kept.emplace_back(std::move(text));
 }

@@ -8,14 +8,16 @@
 #include <mpi.h>
 
 #include <functional>
-#include <mutex>
 #include <span>
 #include <vector>
 
 #include "trireme/comm/engine/blame.h"
 #include "trireme/comm/engine/mpi.h"
 #include "trireme/comm/engine/mpi/library_impl.h"
+#include "trireme/core/clock.h"
+#include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::mpi {
 
@@ -57,9 +59,9 @@ class Communicator {
   RankInfo me_;
   MPI_Comm collectives_ = MPI_COMM_NULL;
   MPI_Comm messages_ = MPI_COMM_NULL;
-  std::mutex mutex_;
-  Blame failure_;      // GUARDED_BY(mutex_); the first
-  bool told_ = false;  // GUARDED_BY(mutex_); the others know
+  Mutex mutex_;
+  Blame failure_ TRIREME_GUARDED_BY(mutex_);      // the first
+  bool told_ TRIREME_GUARDED_BY(mutex_) = false;  // the others know
 };
 
 }  // namespace trireme::mpi

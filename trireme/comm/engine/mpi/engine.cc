@@ -12,6 +12,7 @@
 #include "trireme/comm/engine/mpi/engine_impl.h"
 #include "trireme/comm/engine/mpi/exchange_impl.h"
 #include "trireme/comm/engine/mpi/types_impl.h"
+#include "trireme/core/deadline.h"
 
 namespace trireme::mpi {
 namespace {

@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "trireme/comm/engine/mpi/exchange_impl.h"
+#include "trireme/core/deadline.h"
 
 namespace trireme::mpi {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "trireme/comm/engine/engine.h"
 #include "trireme/comm/engine/mpi/communicator_impl.h"
+#include "trireme/core/deadline.h"
 
 namespace trireme::mpi {
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "trireme/core/rank_info.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::mpi {
 
@@ -54,8 +55,8 @@ class Library {
   std::atomic<int> under_way_ = 0;
   std::atomic<bool> given_up_ = false;
   std::atomic<bool> aborted_ = false;
-  std::mutex mutex_;
-  std::string reason_;  // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::string reason_ TRIREME_GUARDED_BY(mutex_);
 };
 
 /// The library's text for a return code.

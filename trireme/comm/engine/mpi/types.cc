@@ -1,11 +1,11 @@
 #include <map>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
 #include "trireme/comm/engine/mpi/library_impl.h"
 #include "trireme/comm/engine/mpi/types_impl.h"
 #include "trireme/comm/engine/shm/reduce.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::mpi {
 namespace {
@@ -62,8 +62,8 @@ MPI_User_function* own_joiner(DType dtype, ReduceOp op) {
 
 // Made once for each function, never freed: MPI_Finalize does it.
 MPI_Op own_operation(MPI_User_function* joiner) {
-  static std::mutex mutex;
-  static std::map<MPI_User_function*, MPI_Op> made;  // GUARDED_BY(mutex)
+  static Mutex mutex;
+  static std::map<MPI_User_function*, MPI_Op> made TRIREME_GUARDED_BY(mutex);
   const std::lock_guard lock(mutex);
   const auto [entry, is_new] = made.emplace(joiner, MPI_OP_NULL);
   if (is_new) {

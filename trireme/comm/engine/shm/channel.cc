@@ -5,6 +5,7 @@
 #include "trireme/comm/engine/shm/collectives.h"
 #include "trireme/comm/engine/shm/identity.h"
 #include "trireme/core/error.h"
+#include "trireme/core/thread_annotations.h"
 
 namespace trireme::shm {
 namespace {
@@ -26,10 +27,10 @@ class Channel {
       : options_(options), from_(from), to_(to), peer_(options.me.rank == from ? to : from) {}
 
   void transfer(const Operation& call, std::byte* data) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock)
+    if (!mutex_.try_lock())
       throw UsageError("rank {}: two threads use the channel from rank {} to rank {}; queue their messages",
                        called(options_.me.rank), called(from_), called(to_));
+    const std::lock_guard lock(mutex_, std::adopt_lock);
     if (!exchange_) open();
     Operation message = call;
     message.root = 0;
@@ -43,7 +44,7 @@ class Channel {
   RankInfo me() const { return {options_.me.rank == from_ ? 0 : 1, 2}; }
   int called(int rank) const { return trireme::called(options_.names, rank); }
 
-  void open() {
+  void open() TRIREME_REQUIRES(mutex_) {
     const auto segment = meet_other_end();
     for (const int end : {0, 1}) record_process(*segment, end, end == 0 ? from_ : to_);
     exchange_ = std::make_unique<Exchange>(segment, me(),
@@ -113,9 +114,9 @@ class Channel {
   const int from_;
   const int to_;
   const int peer_;
-  std::mutex mutex_;
-  std::unique_ptr<Exchange> exchange_;  // GUARDED_BY(mutex_)
-  uint64_t messages_ = 0;               // GUARDED_BY(mutex_)
+  Mutex mutex_;
+  std::unique_ptr<Exchange> exchange_ TRIREME_GUARDED_BY(mutex_);
+  uint64_t messages_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
 Channels::Channels(Options options) : options_(std::move(options)) {}

@@ -18,14 +18,14 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "trireme/comm/engine/shm/exchange.h"
 #include "trireme/comm/engine/shm/rendezvous.h"
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/rank_info.h"
+#include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
 namespace trireme::shm {
@@ -58,8 +58,9 @@ class Channels {
   Channel& channel(int from, int to);
 
   const Options options_;
-  std::mutex mutex_;
-  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_;  // GUARDED_BY(mutex_); by sender and receiver
+  Mutex mutex_;
+  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_
+      TRIREME_GUARDED_BY(mutex_);  // by sender and receiver
 };
 
 }  // namespace trireme::shm

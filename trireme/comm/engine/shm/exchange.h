@@ -58,7 +58,7 @@
 #include "trireme/comm/engine/operation.h"
 #include "trireme/comm/engine/shm/arena.h"
 #include "trireme/comm/engine/shm/segment.h"
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/rank_info.h"
 
 namespace trireme::shm {

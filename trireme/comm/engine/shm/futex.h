@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 
 namespace trireme::shm {
 

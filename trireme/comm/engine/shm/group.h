@@ -21,6 +21,7 @@
 #include "trireme/comm/engine/shm/channel.h"
 #include "trireme/comm/engine/shm/exchange.h"
 #include "trireme/comm/engine/shm/rendezvous.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/store/store.h"
 

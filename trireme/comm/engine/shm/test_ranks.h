@@ -15,6 +15,7 @@
 
 #include "trireme/comm/engine/shm/group.h"
 #include "trireme/comm/engine/shm/half.h"
+#include "trireme/core/clock.h"
 #include "trireme/core/test_support.h"
 
 namespace trireme::shm::testing {

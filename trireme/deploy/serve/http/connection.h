@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
 #include "trireme/deploy/serve/http/message.h"

@@ -9,11 +9,11 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "trireme/core/thread_annotations.h"
 #include "trireme/core/workers.h"
 #include "trireme/deploy/serve/http/connection.h"
 #include "trireme/deploy/serve/http/server.h"
@@ -82,9 +82,9 @@ class Loop {
   std::atomic<bool> stop_asked_{false};
   std::atomic<size_t> connections_{0};
   std::atomic<size_t> in_flight_{0};
-  std::mutex mutex_;
-  Answers answers_;  // GUARDED_BY(mutex_): the workers' to the loop
-  Workers workers_;  // last: its threads use the others
+  Mutex mutex_;
+  Answers answers_ TRIREME_GUARDED_BY(mutex_);  // the workers' to the loop
+  Workers workers_;                             // last: its threads use the others
 };
 
 }  // namespace trireme::http

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "trireme/core/deadline.h"
+#include "trireme/core/clock.h"
 #include "trireme/deploy/serve/http/problem.h"
 
 namespace trireme::http {

@@ -20,6 +20,7 @@
 #include <string>
 #include <thread>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
 #include "trireme/deploy/serve/http/message.h"
