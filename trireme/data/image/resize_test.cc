@@ -114,13 +114,5 @@ TEST(Resize, EveryCombinationOfTinySizesWorks) {
       }
 }
 
-TEST(Resize, NamesInAnyCase) {
-  EXPECT_EQ(parse_interpolation("Bicubic"), Interpolation::bicubic);
-  EXPECT_EQ(parse_backend("PIL"), Backend::pil);
-  EXPECT_THROW(parse_interpolation("cubic"), UsageError);
-  EXPECT_THROW(parse_interpolation("lanczos"), UsageError);
-  EXPECT_THROW(parse_backend("opencv"), UsageError);
-}
-
 }  // namespace
 }  // namespace trireme::image
