@@ -75,8 +75,8 @@ Sampler read_sampler(const Node& section) {
 }
 
 Loader read_loader(const Node& section) {
-  return {.num_workers = whole(section, "num_workers", Loader{}.num_workers, {.least = 0, .most = 1024}),
-          .use_shared_memory = section.get("use_shared_memory", true)};
+  section.get("use_shared_memory", true);  // without meaning here: workers are threads
+  return {.num_workers = whole(section, "num_workers", Loader{}.num_workers, {.least = 0, .most = 1024})};
 }
 
 }  // namespace

@@ -47,7 +47,6 @@ struct Sampler {
 
 struct Loader {
   int64_t num_workers = 4;
-  bool use_shared_memory = true;  ///< without meaning here: workers are threads
 };
 
 struct DataLoader {
