@@ -44,7 +44,7 @@ class Autocast {
 /// Multiplies the loss so that small fp16 gradients do not vanish, and leaves out steps whose gradients overflowed. The
 /// scale grows while all goes well. Works for torch::optim's and for our own optimizers, for several of them too.
 ///
-/// All ranks must agree on which steps are left out, else their weights part: `agree` is called once for each optimizer
+/// All ranks must agree on which steps are left out, else their weights diverge: `agree` is called once for each optimizer
 /// and step, on every rank, with a tensor of one float that is above 0 where something was not finite; it must set it
 /// to the maximum over ranks (an all_reduce).
 ///
