@@ -3,7 +3,6 @@
 #include "trireme/config/check.h"
 #include "trireme/config/named_node.h"
 #include "trireme/core/log.h"
-#include "trireme/core/text.h"
 
 namespace trireme::config {
 namespace {

@@ -82,12 +82,9 @@ Loader read_loader(const Node& section) {
 }  // namespace
 
 DataLoader read_data_loader(const Node& section) {
-  DataLoader loader;
-  loader.dataset = read_dataset(section.need_section("dataset"));
-  loader.sampler = read_sampler(section.need_section("sampler"));
-  loader.loader = read_loader(section.section("loader"));
-  loader.node = section;
-  return loader;
+  return {.dataset = read_dataset(section.need_section("dataset")),
+          .sampler = read_sampler(section.need_section("sampler")),
+          .loader = read_loader(section.section("loader"))};
 }
 
 }  // namespace trireme::config

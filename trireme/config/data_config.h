@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,7 +52,6 @@ struct DataLoader {
   Dataset dataset;
   Sampler sampler;
   Loader loader;
-  Node node;
 };
 
 DataLoader read_data_loader(const Node& section);

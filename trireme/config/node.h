@@ -13,7 +13,6 @@
 
 #include <fmt/core.h>
 
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>

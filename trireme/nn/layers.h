@@ -64,7 +64,8 @@ struct FoldedConv {
   torch::Tensor bias;
 };
 
-/// Convolution, batch normalisation and activation as part of another module, for networks whose names have no level of their own for them:
+/// Convolution, batch normalisation and activation as part of another module, for networks whose names have no level of
+/// their own for them:
 ///
 ///   Block() : first_(*this, {.in = 64, .out = 64, .conv_name = "conv1", .bn_name = "bn1"}) {}
 class ConvBnUnit {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "trireme/core/error.h"
 #include "trireme/data/image/test_images.h"
 
 namespace trireme::image {

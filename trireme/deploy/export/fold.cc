@@ -24,7 +24,7 @@ bool is_true(const jit::Node* node, const char* argument, bool otherwise) {
   return jit::constant_as<bool>(node->namedInput(argument)).value_or(otherwise);
 }
 
-/// Not computed, which wide_or() could not tell from left out.
+/// A weight, or left out. wide_or() would take a computed value for one that is left out.
 bool known_or_none(const Traced& traced, const jit::Value* value) {
   return traced.weight_of(value) != nullptr || value->mustBeNone();
 }

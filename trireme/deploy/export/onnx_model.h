@@ -1,5 +1,5 @@
-// An ONNX file that is being built: nodes, weights, one input and one output with a free batch size. Knows the file's format
-// and nothing of what the operators mean.
+// An ONNX file that is being built: nodes, weights, one input and one output with a free batch size. Knows the file's
+// format and nothing of what the operators mean.
 //
 //   OnnxModel model("LeNet", {"x", {1, 28, 28}}, {"y", {1, 28, 28}});
 //   model.add({.op = "Relu", .inputs = {"x"}, .outputs = {"y"}});

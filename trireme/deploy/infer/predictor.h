@@ -51,7 +51,8 @@ class ScoresError : public UsageError {
   using UsageError::UsageError;
 };
 
-/// For one picture of a batch: a prediction, or why there is none (the bytes are not a picture, or scores are not finite).
+/// For one picture of a batch: a prediction, or why there is none (the bytes are not a picture, or scores are not
+/// finite).
 struct Answer {
   Prediction prediction;
   std::string error;  ///< empty: all went well

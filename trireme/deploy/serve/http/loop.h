@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <string>
 #include <utility>
 #include <vector>
 
