@@ -1,7 +1,6 @@
 #include "trireme/config/arch_config.h"
 
 #include "trireme/config/check.h"
-#include "trireme/config/named_node.h"
 #include "trireme/core/log.h"
 
 namespace trireme::config {

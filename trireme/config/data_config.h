@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "trireme/config/named_node.h"
 #include "trireme/config/node.h"
 
 namespace trireme::config {

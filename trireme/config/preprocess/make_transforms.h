@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "trireme/config/named_node.h"
+#include "trireme/config/node.h"
 #include "trireme/data/image/pipeline.h"
 
 namespace trireme::preprocess {
