@@ -41,7 +41,7 @@
 #include "trireme/optim/amp.h"                 // optim::Autocast, GradScaler
 #include "trireme/optim/clip.h"                // optim::clip_grad_norm
 #include "trireme/optim/ema.h"                 // optim::Ema
-#include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW: fused
+#include "trireme/optim/optimizers.h"          // optim::SGD, Momentum, Adam, AdamW, RMSProp
 #include "trireme/optim/schedules.h"           // optim::make_schedule
 #include "trireme/parallel/data_parallel.h"    // DataParallel, NoSync
 #include "trireme/parallel/init.h"             // init_parallel_env, World

@@ -173,7 +173,7 @@ class Wrong(AnswersCase):
             whole = path.read_bytes()
             for content in (b"", b"garbage\n" * 9, whole[:len(whole) // 2]):
                 path.write_bytes(content)
-                self.refused(f"{file} is damaged or no network", "--engine", engine)
+                self.refused(f"{file} is damaged or not a network", "--engine", engine)
 
     def test_wrong_descriptions(self):
         path = self.folder / "inference/inference.yml"
@@ -220,7 +220,7 @@ class Wrong(AnswersCase):
 
     def test_without_plugins(self):
         result = self.infer("--image", "pictures", code=1, env={"TRIREME_PLUGIN_DIR": str(self.folder)})
-        self.assert_says(result, "libtorch computes, as OpenVINO is absent", "the engine torch is absent",
+        self.assert_says(result, "libtorch computes, because OpenVINO is not available", "the engine torch is absent",
                          "there is no libtrireme_torch.so")
 
     def test_help(self):

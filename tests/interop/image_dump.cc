@@ -27,15 +27,20 @@ double number(const Words& words, size_t i) {
   return std::stod(words.at(i));
 }
 
+Interpolation interpolation_of(const std::string& name) {
+  if (name == "nearest") return Interpolation::nearest;
+  return name == "bilinear" ? Interpolation::bilinear : Interpolation::bicubic;
+}
+
 void resize_by(Image& image, const Words& words) {
   Image out;
-  const ResizeMethod method{parse_interpolation(words.at(2)), parse_backend(words.at(3))};
+  const ResizeMethod method{interpolation_of(words.at(2)), words.at(3) == "pil" ? Backend::pil : Backend::cv2};
   resize(view_of(image), {std::stoi(words.at(0)), std::stoi(words.at(1))}, method, out);
   image = out;
 }
 
 AffineOptions affine_options(const std::string& interpolation) {
-  return {.interpolation = parse_interpolation(interpolation), .fill = {124, 116, 104}};
+  return {.interpolation = interpolation_of(interpolation), .fill = {124, 116, 104}};
 }
 
 void affine_by(Image& image, const Words& w) {

@@ -6,7 +6,6 @@
 #include <fmt/core.h>
 #include <torch/torch.h>
 
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -36,10 +35,6 @@ void events(const std::string& folder) {
   io::EventWriter writer(folder);
   for (int64_t step = 0; step < 1000; ++step) writer.add_scalar("train/loss", 0.5 * static_cast<double>(step), step);
   writer.add_scalar("lr", 1e-3, int64_t{1} << 40);
-  writer.add_text("note", "# a *title* \xc3\xa4", 7);
-  std::vector<float> values(100);
-  std::iota(values.begin(), values.end(), 1.0f);
-  writer.add_histogram("weights", values, 8);
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "trireme/config/arch_config.h"
 
 #include "trireme/config/check.h"
-#include "trireme/config/named_node.h"
 #include "trireme/core/log.h"
-#include "trireme/core/text.h"
 
 namespace trireme::config {
 namespace {
@@ -58,7 +56,7 @@ void read_models(const Node& section, Arch& arch) {
     arch.models.push_back(std::move(model));
   }
   arch.infer_model_name = section.get<std::string>("infer_model_name", "");
-  arch.infer_output_key = section.get<std::string>("infer_output_key", "");
+  section.get<std::string>("infer_output_key", "");  // without meaning here: a model has one output
   check_infer_model(section, arch);
 }
 

@@ -37,7 +37,6 @@ struct Arch {
   // Of a DistillationModel only.
   std::vector<DistilledModel> models;
   std::string infer_model_name;  ///< of the model that is evaluated and exported; empty: the last
-  std::string infer_output_key;
 
   Node node;
 

@@ -75,19 +75,16 @@ Sampler read_sampler(const Node& section) {
 }
 
 Loader read_loader(const Node& section) {
-  return {.num_workers = whole(section, "num_workers", Loader{}.num_workers, {.least = 0, .most = 1024}),
-          .use_shared_memory = section.get("use_shared_memory", true)};
+  section.get("use_shared_memory", true);  // without meaning here: workers are threads
+  return {.num_workers = whole(section, "num_workers", Loader{}.num_workers, {.least = 0, .most = 1024})};
 }
 
 }  // namespace
 
 DataLoader read_data_loader(const Node& section) {
-  DataLoader loader;
-  loader.dataset = read_dataset(section.need_section("dataset"));
-  loader.sampler = read_sampler(section.need_section("sampler"));
-  loader.loader = read_loader(section.section("loader"));
-  loader.node = section;
-  return loader;
+  return {.dataset = read_dataset(section.need_section("dataset")),
+          .sampler = read_sampler(section.need_section("sampler")),
+          .loader = read_loader(section.section("loader"))};
 }
 
 }  // namespace trireme::config

@@ -4,11 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "trireme/config/named_node.h"
 #include "trireme/config/node.h"
 
 namespace trireme::config {
@@ -47,14 +45,12 @@ struct Sampler {
 
 struct Loader {
   int64_t num_workers = 4;
-  bool use_shared_memory = true;  ///< without meaning here: workers are threads
 };
 
 struct DataLoader {
   Dataset dataset;
   Sampler sampler;
   Loader loader;
-  Node node;
 };
 
 DataLoader read_data_loader(const Node& section);

@@ -74,7 +74,7 @@ ValuePtr load_with_bases(const fs::path& path, const std::string& named_by, std:
   const fs::path resolved = fs::weakly_canonical(path, unknown);
   const std::string canonical = unknown ? path.string() : resolved.string();
   if (std::find(chain.begin(), chain.end(), canonical) != chain.end())
-    throw UsageError("{}: {}: a circle: {} is one of the files that build upon it", named_by, kBase, path.string());
+    throw UsageError("{}: {}: a cycle: {} is one of the files that build upon it", named_by, kBase, path.string());
   if (chain.size() > kMaxBases) throw UsageError("{}: {}: more than {} files in a row", named_by, kBase, kMaxBases);
   chain.push_back(canonical);
   ValuePtr root = parse_section(read_text(path, named_by), path.string());

@@ -7,7 +7,7 @@
 //   const Node root = load_document("ResNet50.yaml", {"Global.epochs=2", "DataLoader.Train.sampler.batch_size=8"});
 //   root.section("Global").need<int64_t>("epochs");   // 2
 //
-// Throws UsageError for a file that cannot be read or parsed, a circle of bases and an override that does not fit.
+// Throws UsageError for a file that cannot be read or parsed, a cycle of bases and an override that does not fit.
 #pragma once
 
 #include <filesystem>

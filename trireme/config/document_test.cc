@@ -64,8 +64,8 @@ TEST_F(Document, BuildsUponABase) {
 TEST_F(Document, RefusesACircleOfBases) {
   file("a.yaml", "base: b.yaml\n");
   const std::string b = file("b.yaml", "x: 1\nbase: a.yaml\n");
-  EXPECT_THAT(refused(b), HasSubstr("a.yaml:1: base: a circle"));
-  EXPECT_THAT(refused(file("self.yaml", "base: ./self.yaml\n")), HasSubstr("self.yaml:1: base: a circle"));
+  EXPECT_THAT(refused(b), HasSubstr("a.yaml:1: base: a cycle"));
+  EXPECT_THAT(refused(file("self.yaml", "base: ./self.yaml\n")), HasSubstr("self.yaml:1: base: a cycle"));
 }
 
 TEST_F(Document, NamesWhereABaseIsMissing) {

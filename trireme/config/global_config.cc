@@ -47,20 +47,15 @@ void read_intervals(const Node& section, Global& global) {
 
 void read_modes(const Node& section, Global& global) {
   global.use_visualdl = section.get("use_visualdl", false);
-  global.to_static = section.get("to_static", false);
-  global.use_dali = section.get("use_dali", false);
   global.print_mem_info = section.get("print_mem_info", true);
   global.eval_mode = section.get("eval_mode", global.eval_mode);
   global.train_mode = section.get("train_mode", global.train_mode);
   global.use_multilabel = section.get("use_multilabel", false);
-  global.uniform_output_enabled = section.get("uniform_output_enabled", false);
+  for (const char* key : {"to_static", "use_dali", "uniform_output_enabled"})
+    section.get(key, false);  // without meaning here
 }
 
 }  // namespace
-
-const char* to_string(Device device) {
-  return device == Device::cpu ? "cpu" : "gpu";
-}
 
 Global read_global(const Node& section) {
   Global global;
@@ -84,7 +79,7 @@ Amp read_amp(const Node& section) {
   amp.use_fp16_test = section.get("use_fp16_test", false);
   amp.scale_loss = real(section, "scale_loss", amp.scale_loss, {.least = 1e-30});
   amp.use_dynamic_loss_scaling = section.get("use_dynamic_loss_scaling", amp.use_dynamic_loss_scaling);
-  amp.use_promote = section.get("use_promote", false);
+  section.get("use_promote", false);  // without meaning here
   amp.level = choice(section, "level", amp.level, {"O1", "O2"});
   amp.dtype = choice(section, "dtype", amp.dtype, {"float16", "bfloat16"});
   amp.node = section;

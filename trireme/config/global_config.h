@@ -13,8 +13,6 @@ namespace trireme::config {
 
 enum class Device { cpu, gpu };
 
-const char* to_string(Device device);
-
 struct Global {
   std::string checkpoints;       ///< resume from here; empty: start
   std::string pretrained_model;  ///< weights to begin with; empty: as the model is made
@@ -29,8 +27,6 @@ struct Global {
   bool use_visualdl = false;  ///< training curves; Trireme writes them for TensorBoard
   std::array<int64_t, 3> image_shape{3, 224, 224};
   std::string save_inference_dir = "./inference";
-  bool to_static = false;   ///< without meaning here
-  bool use_dali = false;    ///< without meaning here
   int64_t seed = 0;         ///< of rank 0; rank r has seed + r
   int64_t update_freq = 1;  ///< batches whose gradients make one step
   std::optional<int64_t> iter_per_epoch;
@@ -39,7 +35,6 @@ struct Global {
   std::string eval_mode = "classification";
   std::string train_mode;
   bool use_multilabel = false;
-  bool uniform_output_enabled = false;
   Node node;
 };
 
@@ -48,9 +43,8 @@ struct Amp {
   bool use_fp16_test = false;
   double scale_loss = 128;               ///< PaddleClas: 1, with which small gradients vanish in fp16
   bool use_dynamic_loss_scaling = true;  ///< PaddleClas: false
-  bool use_promote = false;
-  std::string level = "O1";       ///< O1: autocast; O2: low-precision weights with fp32 masters
-  std::string dtype = "float16";  ///< or bfloat16; Trireme's own key
+  std::string level = "O1";              ///< O1: autocast; O2: low-precision weights with fp32 masters
+  std::string dtype = "float16";         ///< or bfloat16; Trireme's own key
   Node node;
 };
 

@@ -1,7 +1,6 @@
 #include "trireme/config/loss_config.h"
 
 #include "trireme/config/check.h"
-#include "trireme/config/named_node.h"
 
 namespace trireme::config {
 namespace {

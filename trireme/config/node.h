@@ -13,7 +13,6 @@
 
 #include <fmt/core.h>
 
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -140,5 +139,20 @@ std::optional<std::vector<T>> Node::find_list_or_one(std::string_view key) const
   if (node.is_null()) return std::nullopt;
   return node.is_list() ? node.as<std::vector<T>>() : std::vector<T>{node.as<T>()};
 }
+
+/// An entry of a list of named things with parameters, the form PaddleClas gives its operators, losses and models:
+///
+///   - RandCropImage:
+///       size: 224
+///   - ToCHWImage:
+struct NamedNode {
+  std::string name;
+  Node params;  ///< a section or null; not opened (unread.h) until one of its keys is asked for
+};
+
+/// {"RandCropImage", its parameters} and {"ToCHWImage", null} of the list above. Null gives an empty list. Throws
+/// UsageError for an entry that is not one name; the frequent slip of parameters that are not indented below their name
+/// has a message of its own.
+std::vector<NamedNode> read_named_list(const Node& list);
 
 }  // namespace trireme::config

@@ -59,7 +59,7 @@ LearningRate read_learning_rate(const Node& section) {
   lr.end_lr = real(section, "end_lr", 0);
   lr.power = real(section, "power", lr.power);
   lr.by_epoch = section.get("by_epoch", false);
-  lr.last_epoch = whole(section, "last_epoch", -1, {.least = -1});
+  whole(section, "last_epoch", -1, {.least = -1});  // without meaning here: a checkpoint knows its epoch
   lr.auto_scale = section.get("auto_scale", false);
   lr.node = section;
   check_piecewise(section, lr);
@@ -104,7 +104,7 @@ Optimizer read_optimizer(const Node& section) {
   optimizer.epsilon = real(section, "epsilon", coarse ? 1e-6 : optimizer.epsilon);
   optimizer.rho = real(section, "rho", optimizer.rho, kShare);
   if (section.has("clip_norm")) optimizer.clip_norm = real(section, "clip_norm", 0, {.least = 1e-30});
-  optimizer.multi_precision = section.get("multi_precision", optimizer.multi_precision);
+  section.get("multi_precision", true);  // without meaning here: AMP.level decides
   read_decay(section, optimizer);
   optimizer.lr = read_learning_rate(section.need_section("lr"));
   optimizer.node = section;

@@ -25,8 +25,7 @@ struct LearningRate {
   double end_lr = 0;                  ///< Linear, Poly
   double power = 1;                   ///< Linear, Poly
   bool by_epoch = false;              ///< changes once an epoch instead of once a step
-  int64_t last_epoch = -1;
-  bool auto_scale = false;  ///< Trireme's own: scale with the global batch
+  bool auto_scale = false;            ///< Trireme's own: scale with the global batch
   Node node;
 };
 
@@ -50,7 +49,6 @@ struct Optimizer {
   std::optional<double> clip_norm;                ///< of all gradients together
   std::vector<std::string> no_weight_decay_name;  ///< parts of parameter names
   bool one_dim_param_no_weight_decay = false;
-  bool multi_precision = true;
   LearningRate lr;
   Node node;
 };

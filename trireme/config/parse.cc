@@ -20,10 +20,6 @@ namespace {
 constexpr size_t kBytesPerValue = 32;  // of text that count as one more value
 constexpr std::string_view kMergeKey = "<<";
 
-bool is_null_word(std::string_view text) {
-  return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL" || text == "None";
-}
-
 /// Builds the tree from the parser's events. It is called for each of them, so it stops a text that is nested too
 /// deeply before the parser's own recursion overflows the stack.
 class Builder : public YAML::EventHandler {
@@ -202,7 +198,7 @@ void check_bytes(const std::string& text, const Builder& builder, const Limits& 
   if (at == text.end()) return;
   const auto line = std::count(text.begin(), at, '\n');
   builder.refuse(static_cast<int>(line),
-                 fmt::format("the byte \\x{:02x} does not belong into a text file", static_cast<unsigned char>(*at)));
+                 fmt::format("unexpected byte \\x{:02x}: not a text file", static_cast<unsigned char>(*at)));
 }
 
 /// The parser takes the end of the text for a closing quote. With a mark of the document's end behind it, it does not.

@@ -77,7 +77,7 @@ TEST(ParseYaml, RefusesAnAliasOfItself) {
 }
 
 TEST(ParseYaml, RefusesWhatIsNoText) {
-  EXPECT_EQ(refused_text("a: 1\nb: \x04 2\n"), "a.yaml:2: the byte \\x04 does not belong into a text file");
+  EXPECT_EQ(refused_text("a: 1\nb: \x04 2\n"), "a.yaml:2: unexpected byte \\x04: not a text file");
   EXPECT_THAT(refused_text(std::string("a\0b", 3)), HasSubstr("\\x00"));
   EXPECT_THAT(refused_text(std::string(2 << 20, 'x')), HasSubstr("2097152 bytes; a configuration has at most 1048576"));
   EXPECT_THAT(refused_text("a: 1\n---\nb: 2\n"), HasSubstr("second document"));

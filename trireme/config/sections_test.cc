@@ -52,7 +52,7 @@ TEST(GlobalSection, HasPaddleClasDefaults) {
 TEST(GlobalSection, ReadsDevicesRanksAndIntervals) {
   const Global global = read_global(
       read_text("epochs: 2\ndevice: cuda\nlog_ranks: '0, 3'\niter_per_epoch: 7\nseed: 42\nupdate_freq: 4\n"));
-  EXPECT_STREQ(to_string(global.device), "gpu");
+  EXPECT_EQ(global.device, Device::gpu);
   EXPECT_THAT(global.log_ranks, ElementsAre(0, 3));
   EXPECT_EQ(global.iter_per_epoch, 7);
   EXPECT_EQ(global.seed, 42);

@@ -6,35 +6,28 @@
 namespace trireme::config {
 namespace {
 
-template <typename Visit>
-void walk(const Value& value, const std::string& path, const Visit& visit) {
+void warn(Value& value, const std::string& path, const std::optional<std::string>& nearest) {
+  if (std::exchange(value.reported, true)) return;
+  log_warning("{}: {}: unknown key, ignored{}", value.origin.text(), printable(path),
+              nearest ? fmt::format("; did you mean '{}'?", *nearest) : "");
+}
+
+void walk(const Value& value, const std::string& path) {
   for (size_t i = 0; i < value.items.size(); ++i)
-    if (value.items[i]->read) walk(*value.items[i], path_join(path, std::to_string(i)), visit);
+    if (value.items[i]->read) walk(*value.items[i], path_join(path, std::to_string(i)));
   for (const auto& [key, entry] : value.entries) {
     const std::string entry_path = path_join(path, key);
     if (entry->read)
-      walk(*entry, entry_path, visit);
+      walk(*entry, entry_path);
     else if (value.open)
-      visit(*entry, entry_path, closest(key, {value.asked.begin(), value.asked.end()}));
+      warn(*entry, entry_path, closest(key, {value.asked.begin(), value.asked.end()}));
   }
 }
 
 }  // namespace
 
-std::vector<UnreadKey> unread_keys(const Node& root) {
-  std::vector<UnreadKey> keys;
-  walk(*root.value(), root.path(), [&](const Value& value, const std::string& path, const auto& nearest) {
-    keys.push_back({value.origin.text(), path, nearest});
-  });
-  return keys;
-}
-
 void warn_unread(const Node& root) {
-  walk(*root.value(), root.path(), [](Value& value, const std::string& path, const auto& nearest) {
-    if (std::exchange(value.reported, true)) return;
-    log_warning("{}: {}: unknown key, ignored{}", value.origin.text(), printable(path),
-                nearest ? fmt::format("; did you mean '{}'?", *nearest) : "");
-  });
+  walk(*root.value(), root.path());
 }
 
 }  // namespace trireme::config

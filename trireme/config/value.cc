@@ -42,6 +42,10 @@ bool Value::erase(std::string_view key) {
   return true;
 }
 
+bool is_null_word(std::string_view text) {
+  return text.empty() || text == "~" || text == "null" || text == "Null" || text == "NULL" || text == "None";
+}
+
 std::string describe(const Value& value) {
   switch (value.kind) {
     case Kind::null:

@@ -47,6 +47,9 @@ struct Value {
   bool erase(std::string_view key);
 };
 
+/// What means nothing unless it is in quotes: "", "~", "null", "None".
+bool is_null_word(std::string_view text);
+
 /// "120", "a list of 3", "a section", "nothing": for messages.
 std::string describe(const Value& value);
 

@@ -29,10 +29,6 @@ std::string in_quotes(const std::string& text) {
   return line + '"';
 }
 
-bool is_null_word(const std::string& text) {
-  return text == "null" || text == "Null" || text == "NULL" || text == "None";
-}
-
 std::string key_text(const std::string& key) {
   return is_plain(key) && !is_null_word(key) ? key : in_quotes(key);
 }

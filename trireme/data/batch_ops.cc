@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "trireme/core/error.h"
@@ -28,7 +27,7 @@ void check_alpha(const char* who, double alpha) {
   if (!(alpha > 0)) throw UsageError("{}: alpha is {}; it must be above 0", who, alpha);
 }
 
-/// A mask or boxes would have to be mixed too, in a way that only their owner knows.
+/// A mask or boxes would have to be mixed, too; how is up to the user.
 void check_pair(const char* who, const Batch& batch) {
   if (batch.size() > 2)
     throw UsageError("{}: the batch has the tensors {}, but only an input and its labels can be mixed; write a BatchOp",

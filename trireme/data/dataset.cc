@@ -2,7 +2,6 @@
 
 #include <torch/torch.h>
 
-#include <utility>
 #include <vector>
 
 namespace trireme::data {

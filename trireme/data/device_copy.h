@@ -27,7 +27,7 @@ class DeviceCopy {
   DeviceCopy(DeviceCopy&&) noexcept;
   DeviceCopy& operator=(DeviceCopy&&) noexcept;
 
-  /// Whether there is anything to be won by sending a batch before it is wanted.
+  /// Whether a batch that is sent early is copied while the device computes.
   bool overlaps() const;
   /// Requires that no batch is on its way.
   void send(const Batch& batch);

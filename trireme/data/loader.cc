@@ -21,8 +21,8 @@ namespace {
 
 [[gnu::section(".note.trireme"), gnu::used]] const TrainingNote kLoaderNote{};
 
-constexpr int kMostWorkers = 1024;
-constexpr int kMostPrefetch = 1024;
+constexpr int kMaxWorkers = 1024;
+constexpr int kMaxPrefetch = 1024;
 
 SamplerOptions sampler_options(const Dataset* dataset, const LoaderOptions& options) {
   if (dataset == nullptr) throw UsageError("Loader: the dataset is a null pointer");
@@ -57,12 +57,12 @@ void warn_if_ranks_read_the_same(int64_t samples) {
 }
 
 std::unique_ptr<Workers> make_workers(const LoaderOptions& options) {
-  if (options.workers < 0 || options.workers > kMostWorkers)
+  if (options.workers < 0 || options.workers > kMaxWorkers)
     throw UsageError("Loader: workers is {}; it may be from 1 to {}, or 0 for reading in the calling thread",
-                     options.workers, kMostWorkers);
-  if (options.prefetch < 1 || options.prefetch > kMostPrefetch)
+                     options.workers, kMaxWorkers);
+  if (options.prefetch < 1 || options.prefetch > kMaxPrefetch)
     throw UsageError("Loader: prefetch is {}; it may be from 1 to {} batches for each worker", options.prefetch,
-                     kMostPrefetch);
+                     kMaxPrefetch);
   return options.workers == 0 ? nullptr : std::make_unique<Workers>(options.workers, "the data loader");
 }
 

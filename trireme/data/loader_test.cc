@@ -371,7 +371,7 @@ TEST(LoaderErrors, NameWhatIsWrong) {
   EXPECT_THAT(message([] { Loader(numbers(3), {.workers = -1}); }), HasSubstr("workers is -1"));
   EXPECT_THAT(message([] { Loader(numbers(3), {.workers = 2000}); }), HasSubstr("workers is 2000"));
   EXPECT_THAT(message([] { Loader(numbers(3), {.prefetch = 0}); }), HasSubstr("prefetch is 0"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {.multi_scale = {.scales = {7}}}); }), HasSubstr("image size of 7"));
+  EXPECT_THAT(message([] { Loader(numbers(3), {.multi_scale = {.scales = {7}}}); }), HasSubstr("image size is 7"));
   EXPECT_THAT(message([] { Loader(numbers(3), {}, {2, 2}); }), HasSubstr("rank 2 of 2"));
   EXPECT_THAT(message([] { Loader(std::shared_ptr<const Dataset>()); }), HasSubstr("null pointer"));
   Loader loader(numbers(3));

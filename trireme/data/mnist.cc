@@ -1,6 +1,5 @@
 #include "trireme/data/mnist.h"
 
-#include <fmt/core.h>
 #include <torch/torch.h>
 
 #include <algorithm>

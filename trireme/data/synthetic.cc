@@ -19,7 +19,7 @@ void check(const SyntheticOptions& options) {
   const bool shape_fits =
       std::all_of(options.shape.begin(), options.shape.end(), [](int64_t size) { return size > 0; });
   if (options.samples < 1 || options.class_num < 1 || !shape_fits)
-    throw UsageError("Synthetic: {} samples of {} classes with {} dimensions cannot be; all sizes must be 1 or more",
+    throw UsageError("Synthetic: {} samples of {} classes with {} dimensions; all sizes must be 1 or more",
                      options.samples, options.class_num, options.shape.size());
 }
 

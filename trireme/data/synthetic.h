@@ -1,4 +1,4 @@
-// Pictures of nothing, for trying out and timing: every number is random, yet the same for the same seed and index.
+// Random pictures, for trials and timing: the same seed and index always give the same numbers.
 //
 //   data::Synthetic noise({.samples = 1'280'000, .shape = {3, 224, 224}, .class_num = 1000});
 #pragma once
@@ -20,7 +20,7 @@ struct SyntheticOptions {
 class Synthetic : public Dataset {
  public:
   using Dataset::get;
-  /// Throws UsageError for numbers that make no sense.
+  /// Throws UsageError for numbers below 1.
   explicit Synthetic(const SyntheticOptions& options);
 
   int64_t size() const override { return options_.samples; }

@@ -34,7 +34,7 @@ bool is_numbered(std::string_view name) {
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name.back())) != 0;
 }
 
-// Whether a sub-folder is or was a checkpoint; others (logs) are none of our business.
+// Whether a sub-folder is or was a checkpoint; others (logs) are left alone.
 bool is_checkpoint(const fs::path& folder) {
   if (folder.filename().string().starts_with('.')) return false;
   std::error_code ignored;

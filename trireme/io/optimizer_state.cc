@@ -15,87 +15,33 @@ namespace {
 
 using namespace torch::optim;  // NOLINT(google-build-using-namespace): the names below are all from there
 
-// The fields of each kind, once, for saving and loading alike.
-template <typename Visit>
-void fields(SGDOptions& options, Visit visit) {
-  visit("lr", options.lr());
-  visit("momentum", options.momentum());
-  visit("dampening", options.dampening());
-  visit("weight_decay", options.weight_decay());
-  visit("nesterov", options.nesterov());
-}
-
-template <typename Visit>
-void fields(SGDParamState& state, Visit visit) {
-  visit("momentum_buffer", state.momentum_buffer());
-}
-
-template <typename Options, typename Visit>
-void adam_options(Options& options, Visit visit) {
-  visit("lr", options.lr());
-  visit("beta1", std::get<0>(options.betas()));
-  visit("beta2", std::get<1>(options.betas()));
-  visit("eps", options.eps());
-  visit("weight_decay", options.weight_decay());
-  visit("amsgrad", options.amsgrad());
-}
-
-template <typename State, typename Visit>
-void adam_state(State& state, Visit visit) {
-  visit("step", state.step());
-  visit("exp_avg", state.exp_avg());
-  visit("exp_avg_sq", state.exp_avg_sq());
-  visit("max_exp_avg_sq", state.max_exp_avg_sq());
-}
-
-template <typename Visit>
-void fields(AdamOptions& options, Visit visit) {
-  adam_options(options, visit);
-}
-template <typename Visit>
-void fields(AdamParamState& state, Visit visit) {
-  adam_state(state, visit);
-}
-template <typename Visit>
-void fields(AdamWOptions& options, Visit visit) {
-  adam_options(options, visit);
-}
-template <typename Visit>
-void fields(AdamWParamState& state, Visit visit) {
-  adam_state(state, visit);
-}
-
-template <typename Visit>
-void fields(RMSpropOptions& options, Visit visit) {
-  visit("lr", options.lr());
-  visit("alpha", options.alpha());
-  visit("eps", options.eps());
-  visit("weight_decay", options.weight_decay());
-  visit("momentum", options.momentum());
-  visit("centered", options.centered());
-}
-
-template <typename Visit>
-void fields(RMSpropParamState& state, Visit visit) {
-  visit("step", state.step());
-  visit("square_avg", state.square_avg());
-  visit("momentum_buffer", state.momentum_buffer());
-  visit("grad_avg", state.grad_avg());
-}
-
-template <typename Visit>
-void fields(AdagradOptions& options, Visit visit) {
-  visit("lr", options.lr());
-  visit("lr_decay", options.lr_decay());
-  visit("weight_decay", options.weight_decay());
-  visit("initial_accumulator_value", options.initial_accumulator_value());
-  visit("eps", options.eps());
-}
-
-template <typename Visit>
-void fields(AdagradParamState& state, Visit visit) {
-  visit("step", state.step());
-  visit("sum", state.sum());
+// Those fields of all optimizers' options and states that `of` has: for saving and loading alike.
+template <typename OptionsOrState, typename Visit>
+void fields(OptionsOrState& of, Visit visit) {
+  if constexpr (requires { of.lr(); }) visit("lr", of.lr());
+  if constexpr (requires { of.momentum(); }) visit("momentum", of.momentum());
+  if constexpr (requires { of.dampening(); }) visit("dampening", of.dampening());
+  if constexpr (requires { of.weight_decay(); }) visit("weight_decay", of.weight_decay());
+  if constexpr (requires { of.nesterov(); }) visit("nesterov", of.nesterov());
+  if constexpr (requires { of.betas(); }) {
+    visit("beta1", std::get<0>(of.betas()));
+    visit("beta2", std::get<1>(of.betas()));
+  }
+  if constexpr (requires { of.eps(); }) visit("eps", of.eps());
+  if constexpr (requires { of.amsgrad(); }) visit("amsgrad", of.amsgrad());
+  if constexpr (requires { of.alpha(); }) visit("alpha", of.alpha());
+  if constexpr (requires { of.centered(); }) visit("centered", of.centered());
+  if constexpr (requires { of.lr_decay(); }) visit("lr_decay", of.lr_decay());
+  if constexpr (requires { of.initial_accumulator_value(); })
+    visit("initial_accumulator_value", of.initial_accumulator_value());
+  if constexpr (requires { of.step(); }) visit("step", of.step());
+  if constexpr (requires { of.momentum_buffer(); }) visit("momentum_buffer", of.momentum_buffer());
+  if constexpr (requires { of.exp_avg(); }) visit("exp_avg", of.exp_avg());
+  if constexpr (requires { of.exp_avg_sq(); }) visit("exp_avg_sq", of.exp_avg_sq());
+  if constexpr (requires { of.max_exp_avg_sq(); }) visit("max_exp_avg_sq", of.max_exp_avg_sq());
+  if constexpr (requires { of.square_avg(); }) visit("square_avg", of.square_avg());
+  if constexpr (requires { of.grad_avg(); }) visit("grad_avg", of.grad_avg());
+  if constexpr (requires { of.sum(); }) visit("sum", of.sum());
 }
 
 template <typename OptionsType, typename StateType>
@@ -112,8 +58,7 @@ void with_first_fitting(const OptimizerOptions& options, Use use, First first, R
   else if constexpr (sizeof...(rest) > 0)
     with_first_fitting(options, use, rest...);
   else
-    throw UsageError(
-        "the state of this optimizer cannot be saved: it is none of SGD, Adam, AdamW, RMSprop and Adagrad");
+    throw UsageError("the state of this optimizer cannot be saved: it is not SGD, Adam, AdamW, RMSprop or Adagrad");
 }
 
 /// Calls `use` with the optimizer's Kind. Options tell it, not the class: a fused Adam is an Adam.

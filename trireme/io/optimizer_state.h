@@ -1,4 +1,4 @@
-// What an optimizer has learnt, as tensors by name, so that it goes into a checkpoint beside the model.
+// The state of an optimizer as tensors by name, so that it goes into a checkpoint beside the model.
 //
 //   TensorMap state = optimizer_state(adam, net->named_parameters());       // adam/state/fc.weight/exp_avg …
 //   load_optimizer_state(other_adam, net->named_parameters(), state);       // bit for bit the same

@@ -191,7 +191,7 @@ TEST(OptimizerState, OfAnUnknownKindIsRefused) {
   Net net;
   const LBFGS lbfgs(net.parameters(), LBFGSOptions(1));
   EXPECT_THAT(message_of<UsageError>([&] { optimizer_state(lbfgs, net.named_parameters()); }),
-              HasSubstr("none of SGD, Adam"));
+              HasSubstr("not SGD, Adam"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Where torch's random numbers stand, so that a resumed run draws what the unbroken one would have drawn.
+// The state of torch's random number generators, so that a resumed run draws what an unbroken one would have drawn.
 //
 //   snapshot.tensors["rng"] = rng_state();
 //   …
@@ -15,7 +15,7 @@ namespace trireme::io {
 TensorMap rng_state();
 
 /// States of devices that are not here are ignored; devices without a state keep theirs. Throws UsageError when the
-/// CPU's is missing or a state is none.
+/// CPU's is missing or a state is not valid.
 void set_rng_state(const TensorMap& states);
 
 }  // namespace trireme::io

@@ -1,4 +1,4 @@
-// What all networks of the zoo are to their users: images in, one score per class out.
+// The interface of all networks of the zoo: images in, one score per class out.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -23,8 +23,8 @@ class Classifier : public torch::nn::Module {
   virtual void reparameterize() {}
 };
 
-/// What is not said is the network's own: 1000 classes of 3-channel images as a rule, 10 of 1 channel for LeNet and
-/// MnistPerceptron. Every maker throws UsageError for an option that its network cannot honour.
+/// An option that is not set takes the network's own value: 1000 classes of 3-channel images as a rule, 10 of 1 channel
+/// for LeNet and MnistPerceptron. Every maker throws UsageError for an option that its network cannot honour.
 struct ModelOptions {
   std::optional<int64_t> class_num = {};
   std::optional<int64_t> in_channels = {};

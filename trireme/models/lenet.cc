@@ -4,8 +4,8 @@
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
-#include "trireme/nn/dropout.h"
 #include "trireme/nn/init.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::models {
 namespace {

@@ -5,7 +5,6 @@
 //   squeeze width     a quarter, as a multiple of 8        a quarter
 //   gate's slope      1/6                                  1/5
 //   head              linear 1024 or 1280 after pooling    1x1 convolution to 1280 after pooling, no bias
-#include <fmt/core.h>
 #include <torch/torch.h>
 
 #include <array>
@@ -13,10 +12,8 @@
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
-#include "trireme/nn/conv_bn_act.h"
-#include "trireme/nn/dropout.h"
 #include "trireme/nn/init.h"
-#include "trireme/nn/squeeze_excite.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::models {
 namespace mobilenet_v3_parts {

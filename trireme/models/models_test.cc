@@ -10,7 +10,7 @@
 
 #include "trireme/core/test_support.h"
 #include "trireme/models/settings.h"
-#include "trireme/nn/conv_bn_act.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::models {
 namespace {

@@ -1,7 +1,6 @@
 // PP-LCNetV2. A depthwise layer of the later stages trains as a sum of branches with kernels 5, 3 and 1, each with a
 // normalisation of its own. All of that is linear in evaluation, so that one convolution with bias can do the same:
 // reparameterize() folds each branch into weight and bias, pads the small kernels with zeros, and adds up.
-#include <fmt/core.h>
 #include <torch/torch.h>
 
 #include <array>
@@ -10,10 +9,8 @@
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
-#include "trireme/nn/conv_bn_act.h"
-#include "trireme/nn/dropout.h"
 #include "trireme/nn/init.h"
-#include "trireme/nn/squeeze_excite.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::models {
 namespace pplcnet_v2_parts {

@@ -7,8 +7,8 @@
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
-#include "trireme/nn/conv_bn_act.h"
 #include "trireme/nn/init.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::models {
 namespace resnet_parts {

@@ -1,14 +1,13 @@
 // ResNet50_vd, the teacher of the distillation recipes, with PaddleClas' names. Against ResNet50: the 7x7 convolution
 // at the start is three 3x3 ones, and a shortcut that halves the size averages 2x2 pixels instead of dropping three.
-#include <fmt/core.h>
 #include <torch/torch.h>
 
 #include <array>
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
-#include "trireme/nn/conv_bn_act.h"
 #include "trireme/nn/init.h"
+#include "trireme/nn/layers.h"
 
 namespace trireme::models {
 namespace resnet_vd_parts {

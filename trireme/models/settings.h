@@ -1,4 +1,4 @@
-// ModelOptions with every gap filled: what a network is built from.
+// ModelOptions with all defaults filled in: what a network is built from.
 #pragma once
 
 #include <cstdint>

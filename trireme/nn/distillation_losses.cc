@@ -9,7 +9,7 @@ namespace {
 
 using torch::Tensor;
 
-constexpr double kOut = 1000;  // taken off a logit so that its class gets no share; finite, as inf - inf is no number
+constexpr double kOut = 1000;  // taken off a logit so that its class gets no share; finite, as inf - inf is NaN
 
 /// Student and teacher in the type they are compared in.
 struct Pair {

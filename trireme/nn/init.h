@@ -1,4 +1,4 @@
-// First values for the weights of a whole network, by kind of layer. Drawn from torch's generator: torch::manual_seed
+// Initial values for the weights of a whole network, by kind of layer. Drawn from torch's generator: torch::manual_seed
 // before it makes them repeatable.
 //
 //   nn::kaiming_convs(*this, nn::Fan::out);

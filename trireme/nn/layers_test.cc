@@ -1,3 +1,5 @@
+#include "trireme/nn/layers.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -5,10 +7,7 @@
 #include <cmath>
 
 #include "trireme/core/test_support.h"
-#include "trireme/nn/conv_bn_act.h"
-#include "trireme/nn/dropout.h"
 #include "trireme/nn/init.h"
-#include "trireme/nn/squeeze_excite.h"
 
 namespace trireme::nn {
 namespace {
@@ -29,12 +28,10 @@ TEST(Activation, EachIsItsFormula) {
   const torch::Tensor x = torch::tensor({-4.0f, -1.0f, 0.0f, 2.0f, 7.0f});
   EXPECT_THAT(values(activate(x, Activation::none)), ElementsAre(-4, -1, 0, 2, 7));
   EXPECT_THAT(values(activate(x, Activation::relu)), ElementsAre(0, 0, 0, 2, 7));
-  EXPECT_THAT(values(activate(x, Activation::relu6)), ElementsAre(0, 0, 0, 2, 6));
   EXPECT_TRUE(near(activate(x, Activation::hardsigmoid), torch::tensor({0.0f, 1 / 3.0f, 0.5f, 5 / 6.0f, 1.0f})));
   EXPECT_TRUE(near(activate(x, Activation::hardsigmoid_fifth), torch::tensor({0.0f, 0.3f, 0.5f, 0.9f, 1.0f})));
   EXPECT_TRUE(near(activate(x, Activation::hardswish), x * activate(x, Activation::hardsigmoid)));
-  EXPECT_TRUE(near(activate(x, Activation::silu), x * activate(x, Activation::sigmoid)));
-  EXPECT_TRUE(near(activate(x, Activation::gelu), x * 0.5 * (1 + torch::erf(x / std::sqrt(2.0)))));
+  EXPECT_TRUE(near(activate(x, Activation::sigmoid), 1 / (1 + torch::exp(-x))));
 }
 
 TEST(Activation, TheCallersTensorStaysUnlessInPlaceIsAsked) {

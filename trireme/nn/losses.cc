@@ -40,15 +40,6 @@ Tensor smoothed(const Tensor& targets, double epsilon) {
   return epsilon == 0 ? targets : (1 - epsilon) * targets + epsilon / static_cast<double>(targets.size(-1));
 }
 
-Tensor cross_entropy_of_each(const Tensor& logits, const Tensor& labels, const CrossEntropyOptions& options,
-                             at::Reduction::Reduction reduction) {
-  check_epsilon(options.epsilon);
-  check_logits(logits);
-  const Tensor wide = widened(logits);
-  return at::cross_entropy_loss(wide, checked_labels(wide, labels), /*weight=*/{}, reduction, /*ignore_index=*/-100,
-                                options.epsilon);
-}
-
 /// What multi-label targets hold: one row of targets, and the shares of positives with weight_ratio.
 struct Rows {
   Tensor targets, shares;
@@ -77,17 +68,11 @@ Tensor widened(const Tensor& logits) {
 }
 
 Tensor ce_loss(const Tensor& logits, const Tensor& labels, CrossEntropyOptions options) {
-  return cross_entropy_of_each(logits, labels, options, at::Reduction::Mean);
-}
-
-Tensor mix_ce_loss(const Tensor& logits, const MixedLabels& labels, CrossEntropyOptions options) {
-  const Tensor a = cross_entropy_of_each(logits, labels.a, options, at::Reduction::None);
-  const Tensor b = cross_entropy_of_each(logits, labels.b, options, at::Reduction::None);
-  if (labels.lam.numel() != 1 && labels.lam.numel() != logits.size(0))
-    throw UsageError("mix_ce_loss: lam has {} numbers for {} samples; give 1, or one for each", labels.lam.numel(),
-                     logits.size(0));
-  const Tensor lam = labels.lam.reshape({-1}).to(a.options());
-  return (lam * a + (1 - lam) * b).mean();
+  check_epsilon(options.epsilon);
+  check_logits(logits);
+  const Tensor wide = widened(logits);
+  return at::cross_entropy_loss(wide, checked_labels(wide, labels), /*weight=*/{}, at::Reduction::Mean,
+                                /*ignore_index=*/-100, options.epsilon);
 }
 
 Tensor multi_label_loss(const Tensor& logits, const Tensor& targets, MultiLabelOptions options) {

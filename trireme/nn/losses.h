@@ -2,7 +2,6 @@
 // double for double logits): logits of low precision are widened first.
 //
 //   torch::Tensor loss = nn::ce_loss(logits, labels, {.epsilon = 0.1});
-//   loss = nn::mix_ce_loss(logits, {labels_a, labels_b, lam}, {.epsilon = 0.1});
 //   loss = nn::multi_label_loss(logits, targets);
 //
 // Words: logits [N, C] (N samples, C classes), not normalised. A *hard* label is a class number, int64 of shape [N] or
@@ -24,15 +23,6 @@ struct CrossEntropyOptions {
 /// Deviation: PaddleClas applies a softmax to soft labels unless epsilon is set. Here a soft label is taken as it is;
 /// for a teacher's logits use distillation_ce_loss().
 torch::Tensor ce_loss(const torch::Tensor& logits, const torch::Tensor& labels, CrossEntropyOptions options = {});
-
-/// What Mixup and CutMix make of a batch: two labels for each sample, and the share of the first.
-struct MixedLabels {
-  torch::Tensor a, b;  // hard or soft
-  torch::Tensor lam;   // one number, or [N]
-};
-
-/// MixCELoss: mean over n of  lam * CE(logits, a) + (1 - lam) * CE(logits, b).
-torch::Tensor mix_ce_loss(const torch::Tensor& logits, const MixedLabels& labels, CrossEntropyOptions options = {});
 
 struct MultiLabelOptions {
   double epsilon = 0;         ///< smooths the targets as ce_loss() does

@@ -4,16 +4,14 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/state_text.h"
 #include "trireme/optim/optimizers.h"
-#include "trireme/optim/state_text.h"
 #include "trireme/optim/tensors.h"
 
 namespace trireme::optim {
 namespace {
 
 using torch::Tensor;
-
-constexpr std::string_view kScalerHead = "scaler 1";
 
 void check(const GradScaler::Options& options) {
   if (!(options.init_scale > 0)) throw UsageError("GradScaler: init_scale {} must be above 0", options.init_scale);
@@ -55,7 +53,7 @@ Autocast::Autocast(const Options& options)
       was_enabled_(at::autocast::is_autocast_enabled(options.device)),
       old_dtype_(at::autocast::get_autocast_dtype(options.device)) {
   if (!is_low_precision(options.dtype))
-    throw UsageError("Autocast: dtype {} is none of BFloat16 and Half", c10::toString(options.dtype));
+    throw UsageError("Autocast: dtype {} is neither BFloat16 nor Half", c10::toString(options.dtype));
   at::autocast::set_autocast_enabled(device_, options.enabled);
   at::autocast::set_autocast_dtype(device_, options.dtype);
   at::autocast::increment_nesting();
@@ -141,15 +139,12 @@ double GradScaler::current_scale() const {
 }
 
 std::string GradScaler::state_text() const {
-  return StateWriter(kScalerHead)
-      .add("scale", scale_.item<double>())
-      .add("good", static_cast<int64_t>(good_.item<int>()))
-      .add("bad", bad_)
-      .text();
+  // Numbers as the shortest texts that read back as the same.
+  return fmt::format("scaler 1 scale={} good={} bad={}", scale_.item<double>(), good_.item<int>(), bad_);
 }
 
 void GradScaler::load_state(std::string_view text) {
-  StateReader reader(kScalerHead, text);
+  StateReader reader(text, "scaler 1 scale=… good=… bad=…");
   const double scale = reader.real("scale");
   const int64_t good = reader.whole("good");
   bad_ = reader.whole("bad");

@@ -21,8 +21,8 @@
 namespace trireme::optim {
 
 /// Turns torch's autocast on for a device type, or off with enabled = false, in this thread until the end of the block;
-/// then all is as before, also after an exception. Blocks may nest. The casts of weights are kept for the outermost
-/// block and dropped at its end, since the optimizer changes the weights.
+/// then the old setting is back, also after an exception. Blocks may nest. The casts of weights are kept for the
+/// outermost block and dropped at its end, since the optimizer changes the weights.
 class Autocast {
  public:
   struct Options {
@@ -44,9 +44,9 @@ class Autocast {
 /// Multiplies the loss so that small fp16 gradients do not vanish, and leaves out steps whose gradients overflowed. The
 /// scale grows while all goes well. Works for torch::optim's and for our own optimizers, for several of them too.
 ///
-/// All ranks must agree on which steps are left out, else their weights part: `agree` is called once for each optimizer
-/// and step, on every rank, with a tensor of one float that is above 0 where something was not finite; it must set it
-/// to the maximum over ranks (an all_reduce).
+/// All ranks must agree on which steps are left out, else their weights diverge: `agree` is called once for each
+/// optimizer and step, on every rank, with a tensor of one float that is above 0 where something was not finite; it
+/// must set it to the maximum over ranks (an all_reduce).
 ///
 /// Order of calls: scale(loss).backward(), unscale_() if gradients are to be clipped, step(), update(). A wrong order
 /// is a UsageError. Thread rule: one thread at a time.

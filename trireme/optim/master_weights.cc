@@ -42,7 +42,7 @@ void move_gradient(const Tensor& weight, const Tensor& master) {
 
 void lower_precision(torch::nn::Module& module, c10::ScalarType dtype) {
   if (!is_low_precision(dtype))
-    throw UsageError("lower_precision: dtype {} is none of BFloat16 and Half", c10::toString(dtype));
+    throw UsageError("lower_precision: dtype {} is neither BFloat16 nor Half", c10::toString(dtype));
   torch::NoGradGuard no_grad;
   if (!is_norm(module)) {
     for (auto& item : module.named_parameters(/*recurse=*/false)) lower(item.value(), dtype);

@@ -42,7 +42,7 @@ class MasterWeights {
   void take_gradients();
   /// After the optimizer's step: the masters' values, rounded, become the model's.
   void write_back();
-  /// The end: the parameters become float32 again, with the masters' values and without gradients.
+  /// Ends low precision: the parameters become float32 again, with the masters' values and without gradients.
   void give_back();
 
  private:

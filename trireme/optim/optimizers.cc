@@ -59,6 +59,28 @@ TorchOptions adam_to_torch(const char* who, const Options& from) {
       .amsgrad(from.amsgrad);
 }
 
+torch::optim::RMSpropOptions to_torch(const RmsPropOptions& from) {
+  check_not_negative("RMSProp", "lr", from.lr);
+  check_not_negative("RMSProp", "epsilon", from.epsilon);
+  check_not_negative("RMSProp", "momentum", from.momentum);
+  check_not_negative("RMSProp", "weight_decay", from.weight_decay);
+  check_beta("RMSProp", "rho", from.rho);
+  return torch::optim::RMSpropOptions(from.lr)
+      .alpha(from.rho)
+      .eps(from.epsilon)
+      .momentum(from.momentum)
+      .centered(from.centered)
+      .weight_decay(from.weight_decay);
+}
+
+torch::optim::AdamOptions to_torch(const AdamOptions& from) {
+  return adam_to_torch<torch::optim::AdamOptions>("Adam", from);
+}
+
+torch::optim::AdamWOptions to_torch(const AdamWOptions& from) {
+  return adam_to_torch<torch::optim::AdamWOptions>("AdamW", from);
+}
+
 /// Each group with options of its own, so that a group's decay can differ.
 template <typename TorchOptions>
 std::vector<OptimizerParamGroup> with_options(const std::vector<ParamGroup>& groups, const TorchOptions& options) {
@@ -71,10 +93,26 @@ std::vector<OptimizerParamGroup> with_options(const std::vector<ParamGroup>& gro
   return result;
 }
 
-Tensor loss_of(const Optimizer::LossClosure& closure) {
-  if (!closure) return {};
-  at::AutoGradMode with_grad(true);
-  return closure();
+std::vector<ParamGroup> one_group(std::vector<Tensor> params) {
+  return {{.params = std::move(params), .weight_decay = {}}};
+}
+
+/// A step: the loss, if there is a closure for it, then update(group) for each group.
+template <typename Update>
+Tensor step_groups(Optimizer& optimizer, const Optimizer::LossClosure& closure, const Update& update) {
+  Tensor loss;
+  if (closure) {
+    const at::AutoGradMode with_grad(true);
+    loss = closure();
+  }
+  const torch::NoGradGuard no_grad;
+  for (OptimizerParamGroup& group : optimizer.param_groups()) update(group);
+  return loss;
+}
+
+/// Zeros at first; what was loaded from elsewhere is brought into the parameter's order.
+Tensor kept(const Tensor& param, const Tensor& old) {
+  return old.defined() ? in_step_with(param, old) : torch::zeros_like(param);
 }
 
 template <typename State>
@@ -127,16 +165,11 @@ struct AdamCall {
   std::vector<Tensor> params, grads, averages, squares, largest;
 };
 
-/// Zeros at first; what was loaded from elsewhere is brought into the parameter's order.
-Tensor moment(const Tensor& param, const Tensor& old) {
-  return old.defined() ? in_step_with(param, old) : torch::zeros_like(param);
-}
-
 template <typename State>
 void add_parameter(AdamCall& call, State& state, const Tensor& param, bool amsgrad) {
-  state.exp_avg(moment(param, state.exp_avg()));
-  state.exp_avg_sq(moment(param, state.exp_avg_sq()));
-  if (amsgrad) state.max_exp_avg_sq(moment(param, state.max_exp_avg_sq()));
+  state.exp_avg(kept(param, state.exp_avg()));
+  state.exp_avg_sq(kept(param, state.exp_avg_sq()));
+  if (amsgrad) state.max_exp_avg_sq(kept(param, state.max_exp_avg_sq()));
   call.params.push_back(param);
   call.grads.push_back(in_step_with(param, param.grad()));
   call.averages.push_back(state.exp_avg());
@@ -168,6 +201,37 @@ void step_adam(Optimizer& optimizer, OptimizerParamGroup& group, Fused fused) {
 /// The two kernels have overloads, which cannot be passed as they are.
 constexpr auto kFusedAdam = [](auto&&... arguments) { at::_fused_adam_(arguments...); };
 constexpr auto kFusedAdamW = [](auto&&... arguments) { at::_fused_adamw_(arguments...); };
+
+// --- RMSProp -------------------------------------------------------------------------------------------------------
+
+void update(const Tensor& param, torch::optim::RMSpropParamState& state, const torch::optim::RMSpropOptions& options) {
+  Tensor gradient = in_step_with(param, param.grad());
+  if (options.weight_decay() != 0) gradient = gradient.add(param, options.weight_decay());
+  const double rho = options.alpha();
+  state.step(state.step() + 1);
+  state.square_avg(kept(param, state.square_avg()));
+  state.square_avg().mul_(rho).addcmul_(gradient, gradient, 1 - rho);
+  Tensor variance = state.square_avg();
+  if (options.centered()) {
+    state.grad_avg(kept(param, state.grad_avg()));
+    state.grad_avg().mul_(rho).add_(gradient, 1 - rho);
+    variance = variance.addcmul(state.grad_avg(), state.grad_avg(), -1);
+  }
+  const Tensor root = variance.add(options.eps()).sqrt_();
+  if (options.momentum() == 0) {
+    param.addcdiv_(gradient, root, -options.lr());
+    return;
+  }
+  state.momentum_buffer(kept(param, state.momentum_buffer()));
+  state.momentum_buffer().mul_(options.momentum()).addcdiv_(gradient, root, options.lr());
+  param.sub_(state.momentum_buffer());
+}
+
+void step_rmsprop(Optimizer& optimizer, OptimizerParamGroup& group) {
+  const auto& options = static_cast<const torch::optim::RMSpropOptions&>(group.options());
+  for (const Tensor& param : group.params())
+    if (param.grad().defined()) update(param, state_of<torch::optim::RMSpropParamState>(optimizer, param), options);
+}
 
 void clear(Tensor& grad, bool set_to_none, std::map<CallKey, std::vector<Tensor>>& to_zero) {
   if (!grad.defined()) return;
@@ -207,8 +271,7 @@ std::vector<Tensor> parameters_of(const Optimizer& optimizer) {
   return all;
 }
 
-SGD::SGD(std::vector<Tensor> params, const SgdOptions& options)
-    : torch::optim::SGD(std::move(params), to_torch(options)) {}
+SGD::SGD(std::vector<Tensor> params, const SgdOptions& options) : SGD(one_group(std::move(params)), options) {}
 SGD::SGD(const std::vector<ParamGroup>& groups, const SgdOptions& options)
     : torch::optim::SGD(with_options(groups, to_torch(options)), to_torch(options)) {}
 
@@ -217,39 +280,37 @@ Momentum::Momentum(std::vector<Tensor> params, const MomentumOptions& options)
 Momentum::Momentum(const std::vector<ParamGroup>& groups, const MomentumOptions& options)
     : SGD(groups, to_sgd(options)) {}
 
-Adam::Adam(std::vector<Tensor> params, const AdamOptions& options)
-    : torch::optim::Adam(std::move(params), adam_to_torch<torch::optim::AdamOptions>("Adam", options)) {}
+Adam::Adam(std::vector<Tensor> params, const AdamOptions& options) : Adam(one_group(std::move(params)), options) {}
 Adam::Adam(const std::vector<ParamGroup>& groups, const AdamOptions& options)
-    : torch::optim::Adam(with_options(groups, adam_to_torch<torch::optim::AdamOptions>("Adam", options)),
-                         adam_to_torch<torch::optim::AdamOptions>("Adam", options)) {}
+    : torch::optim::Adam(with_options(groups, to_torch(options)), to_torch(options)) {}
 
-AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& options)
-    : torch::optim::AdamW(std::move(params), adam_to_torch<torch::optim::AdamWOptions>("AdamW", options)) {}
+AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& options) : AdamW(one_group(std::move(params)), options) {}
 AdamW::AdamW(const std::vector<ParamGroup>& groups, const AdamWOptions& options)
-    : torch::optim::AdamW(with_options(groups, adam_to_torch<torch::optim::AdamWOptions>("AdamW", options)),
-                          adam_to_torch<torch::optim::AdamWOptions>("AdamW", options)) {}
+    : torch::optim::AdamW(with_options(groups, to_torch(options)), to_torch(options)) {}
+
+RMSProp::RMSProp(std::vector<Tensor> params, const RmsPropOptions& options)
+    : RMSProp(one_group(std::move(params)), options) {}
+RMSProp::RMSProp(const std::vector<ParamGroup>& groups, const RmsPropOptions& options)
+    : torch::optim::RMSprop(with_options(groups, to_torch(options)), to_torch(options)) {}
 
 Tensor SGD::step(LossClosure closure) {
-  Tensor loss = loss_of(closure);
-  torch::NoGradGuard no_grad;
-  for (OptimizerParamGroup& group : param_groups()) step_sgd(*this, group);
-  return loss;
+  return step_groups(*this, closure, [this](auto& group) { step_sgd(*this, group); });
 }
 
 Tensor Adam::step(LossClosure closure) {
-  Tensor loss = loss_of(closure);
-  torch::NoGradGuard no_grad;
-  for (OptimizerParamGroup& group : param_groups())
+  return step_groups(*this, closure, [this](auto& group) {
     step_adam<torch::optim::AdamParamState, torch::optim::AdamOptions>(*this, group, kFusedAdam);
-  return loss;
+  });
 }
 
 Tensor AdamW::step(LossClosure closure) {
-  Tensor loss = loss_of(closure);
-  torch::NoGradGuard no_grad;
-  for (OptimizerParamGroup& group : param_groups())
+  return step_groups(*this, closure, [this](auto& group) {
     step_adam<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(*this, group, kFusedAdamW);
-  return loss;
+  });
+}
+
+Tensor RMSProp::step(LossClosure closure) {
+  return step_groups(*this, closure, [this](auto& group) { step_rmsprop(*this, group); });
 }
 
 }  // namespace trireme::optim

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "trireme/core/test_support.h"
-#include "trireme/optim/rmsprop.h"
 #include "trireme/optim/test_devices.h"
 
 namespace trireme::optim {

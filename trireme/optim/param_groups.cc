@@ -3,7 +3,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <functional>
 #include <unordered_set>
 
 namespace trireme::optim {

@@ -1,4 +1,4 @@
-// Which parameters weigh on the loss by their size, and which do not.
+// Groups of parameters with and without weight decay.
 //
 //   optim::AdamW adam(decay_groups(*model, {.names = {"norm", "bias"}}), {.lr = 1e-3, .weight_decay = 0.05});
 //   optim::Momentum sgd(decay_groups(*model, {.norm = true}), {.lr = 0.8, .weight_decay = 3e-5});
@@ -19,7 +19,7 @@ struct ParamGroup {
   std::optional<double> weight_decay = {};  ///< instead of the optimizer's own
 };
 
-/// Who is spared from weight decay; a parameter that meets any of these.
+/// Which parameters have no weight decay: those that meet any of these.
 struct NoDecay {
   /// Its name contains one of them (PaddleClas' no_weight_decay_name, split at spaces).
   std::vector<std::string> names = {};

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
@@ -34,7 +33,8 @@ Curve constant(const Plan& plan) {
 Curve cosine(const Plan& plan) {
   if (plan.length <= 0) return constant(plan);  // all is warm-up
   return [base = plan.options.learning_rate, length = plan.length, eta_min = plan.options.eta_min](double at) {
-    return cosine_lr(at, base, length, eta_min);
+    const double share = std::min(at, length) / length;  // behind its end it would climb again
+    return eta_min + (base - eta_min) * (1 + std::cos(std::numbers::pi * share)) / 2;
   };
 }
 
@@ -42,12 +42,11 @@ Curve polynomial(const Plan& plan) {
   const ScheduleOptions& from = plan.options;
   if (plan.length <= 0) return constant(plan);
   if (from.power <= 0) throw UsageError("schedule Linear: power {} must be above 0", from.power);
-  const PolynomialCurve curve{.base = from.learning_rate,
-                              .length = plan.length,
-                              .end_lr = from.end_lr,
-                              .power = from.power,
-                              .cycle = from.cycle};
-  return [curve](double at) { return polynomial_lr(at, curve); };
+  return [base = from.learning_rate, end = from.end_lr, power = from.power, cycle = from.cycle,
+          whole = plan.length](double at) {
+    const double length = cycle && at > 0 ? whole * std::ceil(at / whole) : whole;
+    return (base - end) * std::pow(1 - std::min(at, length) / length, power) + end;
+  };
 }
 
 void check_gamma(const Plan& plan) {
@@ -58,9 +57,9 @@ void check_gamma(const Plan& plan) {
 Curve step(const Plan& plan) {
   check_gamma(plan);
   const double every = std::floor(plan.options.step_size * plan.unit);
-  if (every < 1) throw UsageError("schedule Step: step_size {} is no epoch long; set it", plan.options.step_size);
+  if (every < 1) throw UsageError("schedule Step: step_size {} is shorter than a step; set it", plan.options.step_size);
   return [base = plan.options.learning_rate, every, gamma = plan.options.gamma](double at) {
-    return step_lr(at, base, every, gamma);
+    return base * std::pow(gamma, std::floor(at / every));
   };
 }
 
@@ -70,11 +69,18 @@ void check_ascending(std::string_view name, const std::vector<double>& epochs) {
       throw UsageError("schedule: {} must ascend, but {} comes before {}", name, epochs[i - 1], epochs[i]);
 }
 
+/// How many of the ascending numbers are not above `at`.
+size_t passed(const std::vector<double>& numbers, double at) {
+  return static_cast<size_t>(std::upper_bound(numbers.begin(), numbers.end(), at) - numbers.begin());
+}
+
 Curve multi_step(const Plan& plan) {
   check_gamma(plan);
   check_ascending("milestones", plan.options.milestones);
   return [base = plan.options.learning_rate, milestones = plan.in_units(plan.options.milestones),
-          gamma = plan.options.gamma](double at) { return multi_step_lr(at, base, milestones, gamma); };
+          gamma = plan.options.gamma](double at) {
+    return base * std::pow(gamma, static_cast<double>(passed(milestones, at)));
+  };
 }
 
 Curve piecewise(const Plan& plan) {
@@ -84,26 +90,22 @@ Curve piecewise(const Plan& plan) {
     throw UsageError("schedule Piecewise: {} values for {} decay_epochs; give one value more than epochs",
                      from.values.size(), from.decay_epochs.size());
   return [boundaries = plan.in_units(from.decay_epochs), values = from.values](double at) {
-    return piecewise_lr(at, boundaries, values);
+    return values[passed(boundaries, at)];
   };
 }
 
 struct Entry {
-  std::string name;
+  const char* name;
   Curve (*make)(const Plan&);
 };
 
-const std::vector<Entry>& entries() {
-  static const std::vector<Entry> all = {
-      {"Constant", constant},         {"ConstLR", constant},      {"Cosine", cosine}, {"Linear", polynomial},
-      {"Poly", polynomial},           {"Polynomial", polynomial}, {"Step", step},     {"MultiStep", multi_step},
-      {"MultiStepDecay", multi_step}, {"Piecewise", piecewise},
-  };
-  return all;
-}
+constexpr Entry kEntries[] = {{"Constant", constant},  {"ConstLR", constant},     {"Cosine", cosine},
+                              {"Linear", polynomial},  {"Poly", polynomial},      {"Polynomial", polynomial},
+                              {"Step", step},          {"MultiStep", multi_step}, {"MultiStepDecay", multi_step},
+                              {"Piecewise", piecewise}};
 
 const Entry& find(std::string_view name) {
-  for (const Entry& entry : entries())
+  for (const Entry& entry : kEntries)
     if (entry.name == name) return entry;
   if (name.starts_with("ReduceOnPlateau") || name.starts_with("ReduceLR"))
     throw UsageError("schedule '{}' follows a metric, not the step: use callback::ReduceLROnPlateau", name);
@@ -140,32 +142,6 @@ ScheduleOptions completed(ScheduleOptions options, bool is_piecewise) {
 
 }  // namespace
 
-double cosine_lr(double at, double base, double length, double eta_min) {
-  const double share = std::min(at, length) / length;  // behind its end it would climb again
-  return eta_min + (base - eta_min) * (1 + std::cos(std::numbers::pi * share)) / 2;
-}
-
-double polynomial_lr(double at, const PolynomialCurve& curve) {
-  double length = curve.length;
-  if (curve.cycle && at > 0) length *= std::ceil(at / length);
-  const double share = std::min(at, length) / length;
-  return (curve.base - curve.end_lr) * std::pow(1 - share, curve.power) + curve.end_lr;
-}
-
-double step_lr(double at, double base, double every, double gamma) {
-  return base * std::pow(gamma, std::floor(at / every));
-}
-
-double multi_step_lr(double at, double base, const std::vector<double>& milestones, double gamma) {
-  const auto passed = std::upper_bound(milestones.begin(), milestones.end(), at) - milestones.begin();
-  return base * std::pow(gamma, static_cast<double>(passed));
-}
-
-double piecewise_lr(double at, const std::vector<double>& boundaries, const std::vector<double>& values) {
-  const auto passed = std::upper_bound(boundaries.begin(), boundaries.end(), at) - boundaries.begin();
-  return values[static_cast<size_t>(passed)];
-}
-
 double Schedule::operator()(int64_t step) const {
   if (step < 0) throw UsageError("schedule {}: step {} is negative; steps count from 0", name_, step);
   const int64_t unit = step / unit_;
@@ -174,12 +150,9 @@ double Schedule::operator()(int64_t step) const {
   return curve_(at - warmup_);
 }
 
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> all;
-    for (const Entry& entry : entries()) all.push_back(entry.name);
-    return all;
-  }();
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kEntries) names.emplace_back(entry.name);
   return names;
 }
 

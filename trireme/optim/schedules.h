@@ -11,6 +11,7 @@
 //             has the share s / steps, hence step 0 has warmup_start_lr itself.
 //   then      the named curve begins at its own step 0: with a warm-up of 5 epochs, `decay_epochs = {30}` falls at
 //             epoch 35. (So it is in PaddleClas.)
+//             Behind its end a curve stays where it is.
 //   by_epoch  the rate changes once an epoch, in the warm-up too; all lengths then count epochs.
 //
 // Thread rule: const and shared by any number of threads. No torch here.
@@ -24,21 +25,6 @@
 
 namespace trireme::optim {
 
-/// The curves after the warm-up, `at` counted in steps (or epochs) from their begin. Behind its length a curve stays at
-/// its end.
-double cosine_lr(double at, double base, double length, double eta_min);
-/// base -> end_lr over `length` along (1 - at / length)^power; `cycle` stretches the length instead of staying at the
-/// end.
-struct PolynomialCurve {
-  double base, length, end_lr = 0, power = 1;
-  bool cycle = false;
-};
-double polynomial_lr(double at, const PolynomialCurve& curve);
-double step_lr(double at, double base, double every, double gamma);
-double multi_step_lr(double at, double base, const std::vector<double>& milestones, double gamma);
-/// values[i] until boundaries[i]; the last value from then on.
-double piecewise_lr(double at, const std::vector<double>& boundaries, const std::vector<double>& values);
-
 /// The keys of Optimizer.lr in a config, with their defaults. Lengths in epochs.
 struct ScheduleOptions {
   double learning_rate = 0;     ///< Piecewise: without `values`, a tenth of it every 30 epochs
@@ -48,9 +34,9 @@ struct ScheduleOptions {
   double warmup_start_lr = 0;
   bool by_epoch = false;
   double eta_min = 0;                     // Cosine
-  double end_lr = 0;                      // Linear
+  double end_lr = 0;                      // Linear: from learning_rate to end_lr along (1 - share of the length)^power
   double power = 1;                       // Linear
-  bool cycle = false;                     // Linear
+  bool cycle = false;                     // Linear: behind its end the curve is stretched instead
   double step_size = 0;                   // Step
   double gamma = 0.1;                     // Step, MultiStepDecay
   std::vector<double> milestones = {};    // MultiStepDecay
@@ -76,9 +62,9 @@ class Schedule {
 };
 
 /// Constant (ConstLR), Cosine, Linear (Poly, Polynomial), Step, MultiStepDecay (MultiStep), Piecewise. Throws
-/// UsageError with the nearest name for an unknown one, and for options that cannot be: a missing length, values that
-/// do not fit.
+/// UsageError with the nearest name for an unknown one, and for invalid options: a missing length, values that do
+/// not fit.
 Schedule make_schedule(std::string_view name, const ScheduleOptions& options);
-const std::vector<std::string>& schedule_names();
+std::vector<std::string> schedule_names();
 
 }  // namespace trireme::optim

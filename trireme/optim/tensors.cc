@@ -7,7 +7,7 @@
 namespace trireme::optim {
 namespace {
 
-/// Whether both lie in memory in the same order; the stride of a dimension of one element says nothing.
+/// Whether both lie in memory in the same order; the stride of a dimension of one element does not count.
 bool same_order(const torch::Tensor& a, const torch::Tensor& b) {
   for (int64_t i = 0; i < a.dim(); ++i)
     if (a.size(i) != 1 && a.stride(i) != b.stride(i)) return false;

@@ -190,7 +190,7 @@ TEST(Autocast, EndsWithAnExceptionAndForgetsCasts) {
 }
 
 TEST(Autocast, RefusesOtherTypes) {
-  EXPECT_THAT(refusal([] { Autocast amp({.dtype = torch::kFloat}); }), HasSubstr("Float is none of"));
+  EXPECT_THAT(refusal([] { Autocast amp({.dtype = torch::kFloat}); }), HasSubstr("Float is neither"));
   EXPECT_EQ(product_type(), torch::kFloat);
 }
 

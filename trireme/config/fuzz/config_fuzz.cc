@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "trireme/config/document.h"
 #include "trireme/config/number.h"
 #include "trireme/config/parse.h"
 #include "trireme/config/train_config.h"

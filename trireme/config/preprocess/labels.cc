@@ -9,7 +9,7 @@
 namespace trireme::preprocess {
 namespace {
 
-constexpr int64_t kMostClasses = 1 << 24;
+constexpr int64_t kMaxClasses = 1 << 24;
 
 struct Line {
   int number;                 // in the file, from 1
@@ -20,7 +20,7 @@ struct Line {
 
 Line parse_line(int number, std::string_view text) {
   const size_t end = text.find_first_of(" \t");
-  const auto id = parse_int(text.substr(0, end), 0, kMostClasses);
+  const auto id = parse_int(text.substr(0, end), 0, kMaxClasses);
   const std::string_view rest = end == std::string_view::npos ? std::string_view() : trim(text.substr(end));
   return {number, id, std::string(text), std::string(rest)};
 }

@@ -5,22 +5,14 @@
 #include <string>
 
 #include "trireme/config/check.h"
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
 
 namespace trireme::preprocess {
 namespace {
 
 using config::Node;
 using image::Operator;
-
-/// What `make` says is wrong, with the place in the file.
-template <typename Make>
-auto located(const Node& node, const Make& make) {
-  try {
-    return make();
-  } catch (const UsageError& error) {
-    node.fail("{}", error.what());
-  }
-}
 
 int whole(const Node& params, std::string_view key, int otherwise) {
   return static_cast<int>(config::whole(params, key, otherwise, {.least = -(1 << 24), .most = 1 << 24}));
@@ -47,16 +39,32 @@ std::array<Number, count> numbers(const Node& params, std::string_view key, std:
   return otherwise;
 }
 
+/// A value by its name, in small letters or capitals.
+template <typename Value>
+Value named(const Node& params, std::string_view key, Value otherwise,
+            const std::vector<std::pair<std::string, Value>>& values) {
+  const Node node = params.at(key);
+  if (node.is_null()) return otherwise;
+  const std::string name = to_lower(node.as<std::string>());
+  std::vector<std::string> names;
+  for (const auto& [known, value] : values) {
+    if (name == known) return value;
+    names.push_back(known);
+  }
+  config::check_choice(node, name, names);
+  return otherwise;
+}
+
 image::Interpolation interpolation(const Node& params, image::Interpolation otherwise) {
-  const Node node = params.at("interpolation");
-  return node.is_null() ? otherwise : located(node, [&] { return image::parse_interpolation(node.as<std::string>()); });
+  using enum image::Interpolation;
+  return named(params, "interpolation", otherwise,
+               {{"nearest", nearest}, {"bilinear", bilinear}, {"bicubic", bicubic}});
 }
 
 image::ResizeMethod method(const Node& params) {
-  image::ResizeMethod method{.interpolation = interpolation(params, image::Interpolation::bilinear)};
-  const Node node = params.at("backend");
-  if (!node.is_null()) method.backend = located(node, [&] { return image::parse_backend(node.as<std::string>()); });
-  return method;
+  using enum image::Backend;
+  return {.interpolation = interpolation(params, image::Interpolation::bilinear),
+          .backend = named(params, "backend", cv2, {{"cv2", cv2}, {"pil", pil}})};
 }
 
 Operator decode(const Node& params) {
@@ -99,8 +107,10 @@ Operator pad(const Node& params) {
   return image::PadImage{border, border, border, border, {fill, fill, fill}};
 }
 
-Operator auto_augment(const Node& /*params*/) {
-  return image::AutoAugment{};
+/// One without parameters.
+template <typename Plain>
+Operator plain(const Node& /*params*/) {
+  return Plain{};
 }
 
 Operator rand_augment(const Node& params) {
@@ -152,13 +162,9 @@ Operator erasing(const Node& params) {
   op.mean = numbers(params, "mean", op.mean);
   op.attempt = whole(params, "attempt", op.attempt);
   op.use_log_aspect = params.get("use_log_aspect", op.use_log_aspect);
-  const Node mode = params.at("mode");
-  if (!mode.is_null()) op.mode = located(mode, [&] { return image::parse_erase_pixels(mode.as<std::string>()); });
+  using enum image::ErasePixels;
+  op.mode = named(params, "mode", op.mode, {{"const", constant}, {"rand", random}, {"pixel", pixel}});
   return op;
-}
-
-Operator to_chw(const Node& /*params*/) {
-  return image::ToCHWImage{};
 }
 
 const std::map<std::string, Operator (*)(const Node&)> kMakers = {
@@ -169,14 +175,14 @@ const std::map<std::string, Operator (*)(const Node&)> kMakers = {
     {"CropImage", crop<image::CropImage>},
     {"RandomCropImage", crop<image::RandomCropImage>},
     {"Pad", pad},
-    {"AutoAugment", auto_augment},
+    {"AutoAugment", plain<image::AutoAugment>},
     {"RandAugment", rand_augment},
     {"TimmAutoAugment", timm_augment},
     {"ColorJitter", color_jitter},
     {"RandomRotation", rotation},
     {"NormalizeImage", normalize},
     {"RandomErasing", erasing},
-    {"ToCHWImage", to_chw},
+    {"ToCHWImage", plain<image::ToCHWImage>},
 };
 
 std::vector<std::string> names() {
@@ -201,7 +207,11 @@ std::vector<Operator> make_operators(const std::vector<config::NamedNode>& opera
 }
 
 image::Transforms put_together(std::vector<Operator> operators, const Node& list) {
-  return located(list, [&] { return image::Transforms(std::move(operators)); });
+  try {
+    return image::Transforms(std::move(operators));
+  } catch (const UsageError& error) {
+    list.fail("{}", error.what());
+  }
 }
 
 image::Transforms make_transforms(const std::vector<config::NamedNode>& operators, const Node& list) {

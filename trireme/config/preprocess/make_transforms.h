@@ -3,12 +3,12 @@
 //   image::Transforms transforms = make_transforms(config.train->dataset.transform_ops, config.train->dataset.node);
 //
 // Errors are UsageErrors with file and line: an unknown operator with the nearest name, a value of the wrong kind, an
-// order that cannot be.
+// order that is not possible.
 #pragma once
 
 #include <vector>
 
-#include "trireme/config/named_node.h"
+#include "trireme/config/node.h"
 #include "trireme/data/image/pipeline.h"
 
 namespace trireme::preprocess {

@@ -30,7 +30,7 @@ TEST(MakeTransforms, ReadsTheKeysOfPaddleClas) {
   const auto ops = operators(R"(
 ops:
   - DecodeImage: {to_rgb: False, channel_first: False}
-  - RandCropImage: {size: [160, 96], scale: [0.2, 1.0], interpolation: bicubic, backend: pil}
+  - RandCropImage: {size: [160, 96], scale: [0.2, 1.0], interpolation: Bicubic, backend: PIL}
   - TimmAutoAugment: {config_str: rand-m7-mstd0.5-inc1, interpolation: bicubic, img_size: 224}
   - NormalizeImage: {scale: 1.0/255.0, mean: [0.1, 0.2, 0.3], std: [1, 2, 3], order: ''}
   - RandomErasing: {EPSILON: 0.25, sh: 1.0/3.0, attempt: 10, use_log_aspect: True, mode: pixel}
@@ -53,8 +53,10 @@ ops:
 TEST(MakeTransforms, RefusesWithThePlace) {
   EXPECT_THAT(refusal("ops:\n  - DecodeImage:\n  - RandCropImag: {size: 3}\n"),
               testing::AllOf(HasSubstr("f.yaml:3"), HasSubstr("did you mean 'RandCropImage'")));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3, interpolation: cubicc}\n"),
-              testing::AllOf(HasSubstr("f.yaml:2"), HasSubstr("cubicc")));
+  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3, interpolation: bicubicc}\n"),
+              testing::AllOf(HasSubstr("f.yaml:2"), HasSubstr("'bicubicc' is not known"), HasSubstr("'bicubic'")));
+  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3, backend: opencv}\n"), HasSubstr("expected cv2, pil"));
+  EXPECT_THAT(refusal("ops:\n  - RandomErasing: {mode: noise}\n"), HasSubstr("expected const, rand, pixel"));
   EXPECT_THAT(refusal("ops:\n  - RandCropImage: {scale: [1, 2]}\n"), HasSubstr("size"));
   EXPECT_THAT(refusal("ops:\n  - NormalizeImage: {mean: [1, 2]}\n"), HasSubstr("expected 3 numbers, got 2"));
   EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3}\n"), HasSubstr("no NormalizeImage"));

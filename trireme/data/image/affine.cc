@@ -6,7 +6,6 @@
 #include <numbers>
 #include <utility>
 
-#include "trireme/core/error.h"
 #include "trireme/data/image/simd.h"
 
 namespace trireme::image {

@@ -13,100 +13,62 @@ namespace {
 constexpr std::array<uint8_t, kChannels> kGrey{128, 128, 128};
 constexpr double kMaxShift = 150.0 / 331;  // of the side; the policies were found on pictures of 331x331
 
-enum class Kind {
-  shear_x,
-  shear_y,
-  translate_x,
-  translate_y,
-  rotate,
-  color,
-  posterize,
-  solarize,
-  contrast,
-  sharpness,
-  brightness,
-  auto_contrast,
-  equalize,
-  invert,
-};
-constexpr int kKinds = 14;
+constexpr AffineOptions kNearest{.fill = kGrey};
+constexpr AffineOptions kCubic{.interpolation = Interpolation::bicubic, .fill = kGrey};
 
 double either_sign(double x, Random& random) {
   return random.chance(0.5) ? x : -x;
 }
 
 /// `value` is in the operation's own unit: an angle, a share, a number of bits, a threshold.
-void apply(Kind kind, double value, Image& image, Random& random) {
-  const AffineOptions nearest{.fill = kGrey};
-  const AffineOptions cubic{.interpolation = Interpolation::bicubic, .fill = kGrey};
-  switch (kind) {
-    case Kind::shear_x:
-      return affine(image, {.xy = either_sign(value, random)}, cubic);
-    case Kind::shear_y:
-      return affine(image, {.yx = either_sign(value, random)}, cubic);
-    case Kind::translate_x:
-      return affine(image, {.x0 = either_sign(value * image.width, random)}, nearest);
-    case Kind::translate_y:
-      return affine(image, {.y0 = either_sign(value * image.height, random)}, nearest);
-    case Kind::rotate:
-      return rotate(image, value, nearest);
-    case Kind::color:
-      return enhance_color(image, 1 + either_sign(value, random));
-    case Kind::posterize:
-      return posterize(image, static_cast<int>(value));
-    case Kind::solarize:
-      return solarize(image, value);
-    case Kind::contrast:
-      return enhance_contrast(image, 1 + either_sign(value, random));
-    case Kind::sharpness:
-      return enhance_sharpness(image, 1 + either_sign(value, random));
-    case Kind::brightness:
-      return enhance_brightness(image, 1 + either_sign(value, random));
-    case Kind::auto_contrast:
-      return auto_contrast(image);
-    case Kind::equalize:
-      return equalize(image);
-    case Kind::invert:
-      return invert(image);
-  }
-}
+struct Operation {
+  double most;  // the value at full strength
+  void (*apply)(Image& image, double value, Random& random);
+};
 
-/// The value of an operation at a strength of 0 … 1.
-double most_of(Kind kind) {
-  switch (kind) {
-    case Kind::shear_x:
-    case Kind::shear_y:
-      return 0.3;
-    case Kind::translate_x:
-    case Kind::translate_y:
-      return kMaxShift;
-    case Kind::rotate:
-      return 30;
-    case Kind::posterize:
-      return 4;
-    case Kind::solarize:
-      return 256;
-    default:
-      return 0.9;
-  }
-}
+namespace operation {  // some share their names with the functions that they call
 
-/// AutoAugment counts magnitudes 0 … 9, and its posterize and solarize grow stronger with them.
-double auto_augment_value(Kind kind, int magnitude) {
-  const double value = most_of(kind) * magnitude / 9;
-  if (kind == Kind::posterize) return std::nearbyint(8 - value);
-  return kind == Kind::solarize ? 256 - value : value;
-}
+constexpr Operation shear_x{
+    0.3, [](Image& image, double x, Random& random) { affine(image, {.xy = either_sign(x, random)}, kCubic); }};
+constexpr Operation shear_y{
+    0.3, [](Image& image, double x, Random& random) { affine(image, {.yx = either_sign(x, random)}, kCubic); }};
+constexpr Operation translate_x{kMaxShift, [](Image& image, double x, Random& random) {
+                                  affine(image, {.x0 = either_sign(x * image.width, random)}, kNearest);
+                                }};
+constexpr Operation translate_y{kMaxShift, [](Image& image, double x, Random& random) {
+                                  affine(image, {.y0 = either_sign(x * image.height, random)}, kNearest);
+                                }};
+constexpr Operation rotate{30, [](Image& image, double x, Random&) { image::rotate(image, x, kNearest); }};
+constexpr Operation color{
+    0.9, [](Image& image, double x, Random& random) { enhance_color(image, 1 + either_sign(x, random)); }};
+constexpr Operation posterize{4, [](Image& image, double x, Random&) { image::posterize(image, static_cast<int>(x)); }};
+constexpr Operation solarize{256, [](Image& image, double x, Random&) { image::solarize(image, x); }};
+constexpr Operation contrast{
+    0.9, [](Image& image, double x, Random& random) { enhance_contrast(image, 1 + either_sign(x, random)); }};
+constexpr Operation sharpness{
+    0.9, [](Image& image, double x, Random& random) { enhance_sharpness(image, 1 + either_sign(x, random)); }};
+constexpr Operation brightness{
+    0.9, [](Image& image, double x, Random& random) { enhance_brightness(image, 1 + either_sign(x, random)); }};
+constexpr Operation auto_contrast{0, [](Image& image, double, Random&) { image::auto_contrast(image); }};
+constexpr Operation equalize{0, [](Image& image, double, Random&) { image::equalize(image); }};
+constexpr Operation invert{0, [](Image& image, double, Random&) { image::invert(image); }};
+
+}  // namespace operation
 
 struct Step {
-  Kind kind;
+  const Operation& operation;
   double probability;
   int magnitude;
 };
 
-namespace policies {  // the short names of the kinds are those of functions, too
+/// AutoAugment counts magnitudes 0 … 9, and its posterize and solarize grow stronger with them.
+double auto_augment_value(const Step& step) {
+  const double value = step.operation.most * step.magnitude / 9;
+  if (&step.operation == &operation::posterize) return std::nearbyint(8 - value);
+  return &step.operation == &operation::solarize ? 256 - value : value;
+}
 
-using enum Kind;
+namespace operation {
 
 // The paper's table 9, ImageNet.
 constexpr std::array<std::array<Step, 2>, 25> kImageNet{{
@@ -125,7 +87,12 @@ constexpr std::array<std::array<Step, 2>, 25> kImageNet{{
     {{{equalize, 0.8, 8}, {equalize, 0.6, 3}}},
 }};
 
-}  // namespace policies
+// RandAugment's choice.
+constexpr std::array<const Operation*, 14> kAll{&shear_x,    &shear_y,       &translate_x, &translate_y, &rotate,
+                                                &color,      &posterize,     &solarize,    &contrast,    &sharpness,
+                                                &brightness, &auto_contrast, &equalize,    &invert};
+
+}  // namespace operation
 
 double jitter(double strength, Random& random) {
   return random.uniform(std::max(0.0, 1 - strength), 1 + strength);
@@ -134,14 +101,14 @@ double jitter(double strength, Random& random) {
 }  // namespace
 
 void AutoAugment::operator()(Image& image, Random& random) const {
-  for (const Step& step : policies::kImageNet[random.below(policies::kImageNet.size())])
-    if (random.chance(step.probability)) apply(step.kind, auto_augment_value(step.kind, step.magnitude), image, random);
+  for (const Step& step : operation::kImageNet[random.below(operation::kImageNet.size())])
+    if (random.chance(step.probability)) step.operation.apply(image, auto_augment_value(step), random);
 }
 
 void RandAugment::operator()(Image& image, Random& random) const {
   for (int i = 0; i < num_layers; ++i) {
-    const auto kind = static_cast<Kind>(random.below(kKinds));
-    apply(kind, most_of(kind) * magnitude / 10, image, random);
+    const Operation& chosen = *operation::kAll[random.below(operation::kAll.size())];
+    chosen.apply(image, chosen.most * magnitude / 10, random);
   }
 }
 

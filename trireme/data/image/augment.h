@@ -8,7 +8,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "trireme/data/image/image.h"
 #include "trireme/data/image/random.h"

@@ -29,7 +29,6 @@ class ImageError : public UsageError {
 struct DecodeOptions {
   /// A header that promises more is refused before memory is taken: a few hundred bytes can claim gigabytes.
   int64_t max_pixels = int64_t{1} << 27;
-  bool apply_orientation = true;  ///< turn as EXIF says (JPEG)
 };
 
 /// Throws ImageError.

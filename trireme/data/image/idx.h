@@ -7,6 +7,7 @@
 //   images.elements()     // 47040000 bytes
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -28,6 +29,11 @@ struct IdxArray {
 /// Reads the content of an IDX file. `name` is for messages. Throws UsageError, naming both numbers, when it is
 /// something else or when header and length disagree. Allocates nothing by what the header says.
 IdxArray parse_idx(std::string content, const std::string& name);
+
+/// The content of a plain or gzip file; which of the two is told by its first bytes, not by its name. Throws
+/// SystemError when it cannot be read, UsageError when the compressed data is damaged or the content is larger than
+/// `limit` bytes: a small file can unpack to any size.
+std::string read_plain_or_gzip(const std::filesystem::path& path, size_t limit);
 
 /// Reads a plain or gzip file of at most 4 GiB.
 IdxArray read_idx(const std::filesystem::path& path);

@@ -6,7 +6,6 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
-#include "trireme/data/image/gzip.h"
 
 namespace trireme::data {
 namespace {

@@ -48,7 +48,7 @@ struct Image {
   bool operator==(const Image&) const = default;
 };
 
-/// Pixels that belong to somebody else, such as a part of an Image.
+/// Pixels that another object owns, such as a part of an Image.
 struct View {
   const uint8_t* pixels = nullptr;
   int width = 0;

@@ -1,74 +1,49 @@
 #include "trireme/data/image/image_list.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <fstream>
 #include <limits>
 #include <map>
 #include <optional>
+#include <system_error>
 
 #include "trireme/core/error.h"
-#include "trireme/core/fd.h"
 #include "trireme/core/text.h"
 
 namespace trireme::data {
 namespace {
 
-constexpr size_t kChunk = 1 << 20;
+namespace fs = std::filesystem;
+
 constexpr size_t kMaxLine = 1 << 16;  // PATH_MAX is 4096: a longer line means that this is not a list
 
-/// Reads a file line by line, a piece at a time: a list of gigabytes is never in memory twice.
+/// Reads a file line by line: a list of gigabytes is never in memory twice.
 class LineReader {
  public:
-  explicit LineReader(const std::filesystem::path& file)
-      : name_(file.string()), fd_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (!fd_) throw SystemError(errno, "cannot open the image list {}", name_);
-  }
-
-  size_t file_bytes() const {
-    struct stat status {};
-    return ::fstat(fd_.get(), &status) == 0 ? static_cast<size_t>(status.st_size) : 0;
+  explicit LineReader(const fs::path& file) : name_(file.string()), stream_(file, std::ios::binary) {
+    if (!stream_) throw SystemError(errno, "cannot open the image list {}", name_);
   }
 
   /// Without its end. It lives until the next call.
   std::optional<std::string_view> next() {
-    size_t end = buffer_.find('\n', at_);
-    while (end == std::string::npos && more()) end = buffer_.find('\n', at_);
-    if (end == std::string::npos && at_ == buffer_.size()) return std::nullopt;
-    const std::string_view line = std::string_view(buffer_).substr(at_, end - at_);
-    at_ = std::min(end, buffer_.size() - 1) + 1;
-    return line;
+    stream_.getline(line_.data(), static_cast<std::streamsize>(line_.size()));
+    const auto read = static_cast<size_t>(stream_.gcount());
+    if (stream_.bad()) throw SystemError(errno, "cannot read the image list {}", name_);
+    if (stream_.eof()) return read > 0 ? std::optional<std::string_view>({line_.data(), read}) : std::nullopt;
+    if (stream_.fail()) throw UsageError("{}: a line is longer than {} bytes; is it a text file?", name_, kMaxLine);
+    return std::string_view(line_.data(), read - 1);
   }
 
  private:
-  /// Drops what was read and appends the next piece; false at the end.
-  bool more() {
-    buffer_.erase(0, at_);
-    at_ = 0;
-    if (buffer_.size() > kMaxLine)
-      throw UsageError("{}: a line is longer than {} bytes; is it a text file?", name_, kMaxLine);
-    const size_t kept = buffer_.size();
-    buffer_.resize(kept + kChunk);
-    ssize_t got = 0;
-    do got = ::read(fd_.get(), buffer_.data() + kept, kChunk);
-    while (got < 0 && errno == EINTR);
-    if (got < 0) throw SystemError(errno, "cannot read the image list {}", name_);
-    buffer_.resize(kept + static_cast<size_t>(got));
-    return got > 0;
-  }
-
   std::string name_;
-  UniqueFd fd_;
-  std::string buffer_;
-  size_t at_ = 0;  // where the next line begins
+  std::ifstream stream_;
+  std::string line_ = std::string(kMaxLine + 1, '\0');  // and the zero that getline() writes
 };
 
 struct Place {
-  const std::filesystem::path& file;
+  const fs::path& file;
   int64_t line = 0;
 };
 
@@ -111,6 +86,46 @@ void check_delimiter(const ImageListOptions& options) {
                      printable(options.delimiter));
 }
 
+bool is_picture(const fs::path& file) {
+  const std::string suffix = to_lower(file.extension().string());
+  return suffix == ".jpg" || suffix == ".jpeg" || suffix == ".png";
+}
+
+/// The names of the sub-folders, sorted. A link to a folder is one.
+std::vector<std::string> class_folders(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// Relative to `folder`, sorted. Links below a class are not followed: they might lead back.
+std::vector<std::string> pictures(const fs::path& folder, const std::string& name) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::recursive_directory_iterator(folder / name))
+    if (is_picture(entry.path()) && entry.is_regular_file())
+      paths.push_back((name / entry.path().lexically_relative(folder / name)).string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+ImageList read_classes(const fs::path& folder) {
+  ImageList list;
+  const std::vector<std::string> names = class_folders(folder);
+  if (names.empty())
+    throw UsageError("{}: there is no sub-folder; an image folder has one for each class", folder.string());
+  for (size_t label = 0; label < names.size(); ++label) {
+    const auto paths = pictures(folder, names[label]);
+    if (paths.empty())
+      throw UsageError("{}: class {} has no picture (.jpg, .jpeg, .png); remove the folder or fill it",
+                       (folder / names[label]).string(), label);
+    for (const std::string& path : paths) list.add(path, static_cast<int32_t>(label));
+  }
+  list.set_class_names(names);
+  return list;
+}
+
 }  // namespace
 
 std::string_view ImageList::path(int64_t index) const {
@@ -143,11 +158,13 @@ void ImageList::relabel() {
     if (label != kUnlabelled) label = numbers[label];
 }
 
-ImageList read_image_list(const std::filesystem::path& file, const ImageListOptions& options) {
+ImageList read_image_list(const fs::path& file, const ImageListOptions& options) {
   check_delimiter(options);
   LineReader reader(file);
   ImageList list;
-  list.reserve_paths(reader.file_bytes());  // only what is written is taken from the machine
+  std::error_code unknown;
+  const uintmax_t bytes = fs::file_size(file, unknown);
+  if (!unknown) list.reserve_paths(bytes);  // only what is written is taken from the machine
   Place place{file};
   while (const auto text = reader.next()) {
     ++place.line;
@@ -158,6 +175,14 @@ ImageList read_image_list(const std::filesystem::path& file, const ImageListOpti
   list.relabel();
   check_range(list.class_num() - 1, options.class_num, place);
   return list;
+}
+
+ImageList read_image_folder(const fs::path& folder) {
+  try {
+    return read_classes(folder);
+  } catch (const fs::filesystem_error& error) {
+    throw SystemError(error.code().value(), "cannot read the image folder {}", error.path1().string());
+  }
 }
 
 }  // namespace trireme::data

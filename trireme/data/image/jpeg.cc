@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "trireme/data/image/orient.h"
+
 namespace trireme::image {
 namespace {
 
@@ -149,7 +151,7 @@ JpegReader::JpegReader(std::span<const char> bytes, const DecodeOptions& options
   State& state = *state_;
   state.guarded([&] {
     jpeg_mem_src(&state.jpeg, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-    if (options.apply_orientation) jpeg_save_markers(&state.jpeg, kExifMarker, kLongestMarker);
+    jpeg_save_markers(&state.jpeg, kExifMarker, kLongestMarker);
     jpeg_read_header(&state.jpeg, TRUE);
   });
   state.find_orientation();  // libjpeg forgets it with the last row

@@ -1,4 +1,4 @@
-// Reads a JPEG: all of it, or only the rows and columns somebody needs, at full size or at a fraction.
+// Reads a JPEG: all of it, or only the rows and columns that are needed, at full size or at a fraction.
 //
 //   JpegReader reader(bytes, {});
 //   const Region got = reader.read({.x = 100, .y = 50, .width = 64, .height = 64}, 1, image);
@@ -39,8 +39,5 @@ class JpegReader {
   struct State;
   std::unique_ptr<State> state_;
 };
-
-/// The orientation of an APP1 segment's content ("Exif…"), 1 when it has none.
-int parse_orientation(std::span<const unsigned char> exif);
 
 }  // namespace trireme::image

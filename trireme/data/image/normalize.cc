@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "trireme/core/error.h"
-#include "trireme/core/text.h"
 #include "trireme/data/image/simd.h"
 
 namespace trireme::image {
@@ -48,13 +46,6 @@ void normalize(const Image& image, const NormalizeImage& options, float* out) {
   const size_t plane = static_cast<size_t>(image.width) * static_cast<size_t>(image.height);
   normalize_pixels(image.pixels.data(), plane, options, out, out + plane, out + 2 * plane);
   if (options.channel_num > kChannels) std::fill_n(out + kChannels * plane, plane, 0.0F);
-}
-
-ErasePixels parse_erase_pixels(std::string_view name) {
-  if (name == "const") return ErasePixels::constant;
-  if (name == "rand") return ErasePixels::random;
-  if (name == "pixel") return ErasePixels::pixel;
-  throw UsageError("RandomErasing.mode: {}: no such mode; there are const, rand, pixel", printable(name));
 }
 
 void RandomErasing::operator()(float* chw, Size size, Random& random) const {

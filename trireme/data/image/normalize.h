@@ -8,8 +8,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <string_view>
 
 #include "trireme/data/image/image.h"
 #include "trireme/data/image/random.h"
@@ -28,9 +26,11 @@ struct NormalizeImage {
 /// Writes channel_num * height * width floats.
 void normalize(const Image& image, const NormalizeImage& options, float* out);
 
-enum class ErasePixels { constant, random, pixel };
-/// "const" (one given colour), "rand" (one random colour), "pixel" (noise). Throws UsageError that lists them.
-ErasePixels parse_erase_pixels(std::string_view name);
+enum class ErasePixels {
+  constant,  ///< one given colour
+  random,    ///< one random colour
+  pixel,     ///< noise
+};
 
 /// Overwrites one rectangle of the normalised picture (arXiv 1708.04896), with probability EPSILON. Its share of the
 /// area is uniform in [sl, sh], its shape h/w uniform in [r1, 1/r1], or its logarithm so.

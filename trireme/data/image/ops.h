@@ -4,9 +4,9 @@
 //   crop(image, random);
 //   RandFlipImage{.flip_code = 1}(image, random);
 //
-// Every operator changes the image in place and takes all its chance from `random`. Operators are values without state:
-// one may be used by many threads, each with its own image and generator.
-// The augmentations (AutoAugment, RandAugment, TimmAutoAugment, ColorJitter, RandomRotation) are in augment.h.
+// Every operator changes the image in place and draws all its random numbers from `random`. Operators are values
+// without state: one may be used by many threads, each with its own image and generator. The augmentations
+// (AutoAugment, RandAugment, TimmAutoAugment, ColorJitter, RandomRotation) are in augment.h.
 #pragma once
 
 #include <array>

@@ -241,10 +241,5 @@ TEST(RandomErasing, NoiseIsNormal) {
   EXPECT_NEAR(squares / count, 1, 0.05);
 }
 
-TEST(RandomErasing, ModeNames) {
-  EXPECT_EQ(parse_erase_pixels("pixel"), ErasePixels::pixel);
-  EXPECT_THROW(parse_erase_pixels("noise"), UsageError);
-}
-
 }  // namespace
 }  // namespace trireme::image

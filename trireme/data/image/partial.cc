@@ -1,7 +1,5 @@
 #include "trireme/data/image/partial.h"
 
-#include <algorithm>
-
 #include "trireme/data/image/taps.h"
 
 namespace trireme::image {

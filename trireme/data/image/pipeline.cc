@@ -4,7 +4,6 @@
 #include <optional>
 #include <type_traits>
 
-#include "trireme/data/image/affine.h"
 #include "trireme/data/image/jpeg.h"
 #include "trireme/data/image/orient.h"
 #include "trireme/data/image/partial.h"

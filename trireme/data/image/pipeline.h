@@ -54,7 +54,7 @@ struct TransformsOptions {
 
 class Transforms {
  public:
-  /// Throws UsageError for an order that cannot be, for options out of range, and for a list that leaves the size of
+  /// Throws UsageError for a wrong order, for options out of range, and for a list that leaves the size of
   /// the result to the picture (no crop and no ResizeImage with a size).
   explicit Transforms(std::vector<Operator> operators, TransformsOptions options = {});
 

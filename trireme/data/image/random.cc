@@ -2,27 +2,23 @@
 
 #include <cmath>
 #include <numbers>
+#include <utility>
+
+#include "trireme/data/order/mix.h"
 
 namespace trireme::image {
 namespace {
 
-/// The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-uint64_t mix(uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
-}
-
-constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
+constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;  // splitmix64's, as in scramble()
 
 }  // namespace
 
 Random::Random(std::initializer_list<uint64_t> seeds) {
-  for (const uint64_t seed : seeds) state_ = mix(state_ + kStep) ^ mix(seed + kStep);
+  for (const uint64_t seed : seeds) state_ = data::scramble(state_) ^ data::scramble(seed);
 }
 
 uint64_t Random::next() {
-  return mix(state_ += kStep);
+  return data::scramble(std::exchange(state_, state_ + kStep));
 }
 
 uint64_t Random::below(uint64_t n) {

@@ -10,18 +10,12 @@
 // chooses the order by the sizes. Thread-safe.
 #pragma once
 
-#include <string_view>
-
 #include "trireme/data/image/image.h"
 
 namespace trireme::image {
 
 enum class Interpolation { nearest, bilinear, bicubic };
 enum class Backend { cv2, pil };
-
-/// By the names of PaddleClas' YAML, in any case. Throws UsageError that lists the names.
-Interpolation parse_interpolation(std::string_view name);
-Backend parse_backend(std::string_view name);
 
 struct ResizeMethod {
   Interpolation interpolation = Interpolation::bilinear;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "trireme/core/error.h"
 #include "trireme/data/image/test_images.h"
 
 namespace trireme::image {
@@ -112,14 +111,6 @@ TEST(Resize, EveryCombinationOfTinySizesWorks) {
         resize(view_of(image), {size, 10 - size}, method, out);
         EXPECT_EQ(out.size(), (Size{size, 10 - size}));
       }
-}
-
-TEST(Resize, NamesInAnyCase) {
-  EXPECT_EQ(parse_interpolation("Bicubic"), Interpolation::bicubic);
-  EXPECT_EQ(parse_backend("PIL"), Backend::pil);
-  EXPECT_THROW(parse_interpolation("cubic"), UsageError);
-  EXPECT_THROW(parse_interpolation("lanczos"), UsageError);
-  EXPECT_THROW(parse_backend("opencv"), UsageError);
 }
 
 }  // namespace

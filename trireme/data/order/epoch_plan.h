@@ -48,7 +48,7 @@ struct SamplerOptions {
   MultiScale multi_scale = {};  ///< with scales, batch_size is that of the first
 };
 
-/// Throws UsageError for numbers that make no sense, naming them.
+/// Throws UsageError that names a number out of range.
 void check(const SamplerOptions& options, RankInfo me);
 
 /// A part of an epoch run by one number of ranks.

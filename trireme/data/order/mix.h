@@ -1,4 +1,4 @@
-// One number out of several, for seeding: the same from the same, and unlike for any other, however near.
+// Several numbers mixed into one seed: equal numbers give equal seeds, and different ones give unrelated seeds.
 //
 //   uint64_t draw = mix(seed, epoch, sample);
 //

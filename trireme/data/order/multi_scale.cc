@@ -18,8 +18,7 @@ void check(const MultiScale& options) {
   const int64_t smallest = options.is_training ? options.divided_factor : 1;
   for (const int64_t scale : options.scales)
     if (scale < smallest || scale > kLargest)
-      throw UsageError("multi-scale: an image size of {} cannot be; it must be from {} to {}", scale, smallest,
-                       kLargest);
+      throw UsageError("multi-scale: an image size is {}; it must be from {} to {}", scale, smallest, kLargest);
 }
 
 std::vector<ScaledBatch> scale_choices(const MultiScale& options, int64_t batch_size) {

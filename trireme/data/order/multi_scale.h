@@ -27,7 +27,7 @@ struct ScaledBatch {
   bool operator==(const ScaledBatch&) const = default;
 };
 
-/// Throws UsageError for sizes that make no sense, naming them.
+/// Throws UsageError that names a size out of range.
 void check(const MultiScale& options);
 
 /// What a step may be. Requires at least one scale.

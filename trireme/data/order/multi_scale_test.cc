@@ -103,8 +103,8 @@ TEST(MultiScale, NonsenseIsNamed) {
     }
     return "nothing was thrown";
   };
-  EXPECT_THAT(message({.scales = {224, 31}}), HasSubstr("an image size of 31 cannot be; it must be from 32 to 65536"));
-  EXPECT_THAT(message({.scales = {0}, .is_training = false}), HasSubstr("an image size of 0"));
+  EXPECT_THAT(message({.scales = {224, 31}}), HasSubstr("an image size is 31; it must be from 32 to 65536"));
+  EXPECT_THAT(message({.scales = {0}, .is_training = false}), HasSubstr("an image size is 0"));
   EXPECT_THAT(message({.scales = {224}, .divided_factor = 0}), HasSubstr("divided_factor is 0"));
 }
 

@@ -1,4 +1,4 @@
-// What one batch is to be made of.
+// The samples of one batch.
 #pragma once
 
 #include <cstddef>

@@ -64,7 +64,7 @@ void DistributedBatchSampler::load_state(const SamplerState& state) {
   SamplerOptions options = options_;
   options.seed = state.seed;
   auto stages = continued(state.stages, me_.size);
-  static_cast<void>(EpochPlan(options, state.epoch, stages, me_));  // refuses what cannot be, before anything changes
+  static_cast<void>(EpochPlan(options, state.epoch, stages, me_));  // refuses a wrong state before anything changes
   options_ = options;
   rewind(state.epoch);
   stages_ = std::move(stages);

@@ -28,7 +28,7 @@ class DistributedBatchSampler {
   using Batch = std::vector<int64_t>;
   class Iterator;
 
-  /// Throws UsageError for numbers that make no sense.
+  /// Throws UsageError for numbers out of range.
   DistributedBatchSampler(const SamplerOptions& options, RankInfo me);
 
   /// Batches of a whole epoch, the same number on every rank.

@@ -1,4 +1,4 @@
-// Where a sampler stands: all that another run needs to go on with exactly the samples that were not seen.
+// The position of a sampler: what another run needs to go on with exactly the samples that were not seen.
 //
 //   std::string text = to_text(sampler.state());        // "sampler 1 order=paddle shuffle=1 seed=0 samples=60000 …"
 //   other.load_state(parse_sampler_state(text));

@@ -34,7 +34,7 @@ inline constexpr const char* kDescriptionFile = "inference.yml";
 inline constexpr const char* kTorchFile = "inference.pt";
 inline constexpr const char* kOnnxFile = "inference.onnx";
 
-/// What stands behind the network and makes its numbers scores.
+/// The function after the network that turns its outputs into scores.
 enum class Activation {
   softmax,  ///< one class a picture: the scores add up to 1
   sigmoid,  ///< any number of classes: each score is a probability of its own
@@ -85,8 +85,8 @@ Description parse(const std::string& text, const std::string& source);
 Description write(const std::filesystem::path& folder, Description description);
 std::string to_yaml(const Description& description);
 
-/// Throws UsageError when FOLDER/`name` is not, to the byte, the network that was exported with `description`; where
-/// that does not tell, all is well. SystemError: it cannot be read.
+/// Throws UsageError when FOLDER/`name` is not, to the byte, the network that was exported with `description`. A
+/// description without Files passes. SystemError: it cannot be read.
 void check_network(const std::filesystem::path& folder, const std::string& name, const Description& description);
 
 /// What turns a picture into the network's input: transform_ops, with a ResizeImage to the input's size when no

@@ -19,7 +19,7 @@ constexpr double kRounding = 5e-6;  // of float32, over all the layers
 constexpr double kTelling = 100;    // times rounding: a smaller range lets wrong files through
 
 constexpr const char* kFixedCount =
-    ", though another number of them: forward() has the number of images of one call in it; say flatten(1) instead of "
+    ", though another number of them: forward() has the number of images of one call in it; use flatten(1) instead of "
     "view, and avoid loops over images";
 
 /// While it lives, GPUs multiply in full float32.
@@ -42,8 +42,7 @@ class FullPrecision {
 };
 
 torch::Tensor original_scores(const Network& net, const torch::Tensor& images, const std::string& model) {
-  const std::vector<torch::Tensor> parameters = net.module->parameters();
-  const torch::Device device = parameters.empty() ? torch::Device(torch::kCPU) : parameters[0].device();
+  const torch::Device device = device_of(*net.module);
   std::optional<FullPrecision> full;
   if (device.is_cuda()) full.emplace();
   try {
@@ -91,8 +90,8 @@ torch::Tensor run(const Comparison& comparison, const Scorer& scorer, const torc
 void warn_if_alike(const Extent& scores, const std::string& model) {
   if (scores.range <= kTelling * kRounding * scores.largest)
     log_warning(
-        "{} gives all classes and images the same score ({:.2g}, and they range over {:.2g}): that the exported files "
-        "do so, too, says little",
+        "{} gives all classes and images the same score ({:.2g}, and they range over {:.2g}): comparing the "
+        "exported files with it proves little",
         model, scores.largest, scores.range);
 }
 
@@ -105,6 +104,11 @@ void require_rows(const Comparison& comparison, const torch::Tensor& found, cons
 }
 
 }  // namespace
+
+torch::Device device_of(const torch::nn::Module& module) {
+  const std::vector<torch::Tensor> parameters = module.parameters();
+  return parameters.empty() ? torch::Device(torch::kCPU) : parameters[0].device();
+}
 
 torch::Tensor random_images(const bundle::Input& input, int64_t batch) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(batch));

@@ -3,9 +3,8 @@
 //   const std::vector<Sample> samples = take_samples(net, description);
 //   compare({.model = "LeNet", .file = "inference.pt"}, samples, [&](const Tensor& x) { return run(x); });
 //
-// By how much scores may differ is measured by how far those of the network lie apart before the activation. To be
-// compared without one first: softmax of a network that has learned nothing gives all classes the same score, whatever
-// the file computes.
+// The allowed difference is relative to the range of the network's scores before the activation. Compare without the
+// activation first: softmax of an untrained network gives all classes the same score, whatever the file computes.
 #pragma once
 
 #include <torch/types.h>
@@ -28,6 +27,9 @@ struct Sample {
   torch::Tensor images;
   torch::Tensor scores;  ///< the network's own, before the activation
 };
+
+/// Of the first parameter; the CPU when there is none.
+torch::Device device_of(const torch::nn::Module& module);
 
 /// The same at every call; the caller's random numbers are left alone.
 torch::Tensor random_images(const bundle::Input& input, int64_t batch);

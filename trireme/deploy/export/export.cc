@@ -8,6 +8,7 @@
 
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
+#include "trireme/core/file.h"
 #include "trireme/deploy/export/compare.h"
 #include "trireme/deploy/export/fold.h"
 #include "trireme/deploy/export/lower.h"
@@ -38,12 +39,7 @@ class Evaluation {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> before_;
 };
 
-torch::Device device_of(const torch::nn::Module& module) {
-  const std::vector<torch::Tensor> parameters = module.parameters();
-  return parameters.empty() ? torch::Device(torch::kCPU) : parameters[0].device();
-}
-
-void require_sense(const Network& net, const bundle::Input& input, const std::string& model) {
+void check_arguments(const Network& net, const bundle::Input& input, const std::string& model) {
   if (!net.module || !net.forward) throw UsageError("{}: there is no network to export", model);
   if (input.channels < 1 || input.height < 1 || input.width < 1)
     throw UsageError("{}: images of {} x {} x {} (channels, height, width); each must be 1 or more", model,
@@ -124,12 +120,6 @@ std::string torchscript_file(const Traced& traced) {
   return std::move(out).str();
 }
 
-void write_torchscript(const fs::path& path, const std::string& content) {
-  DurableFile file(path, {.bytes_needed = content.size()});
-  file.write(content);
-  file.commit();
-}
-
 void write_onnx(const fs::path& path, const OnnxModel& model) {
   DurableFile file(path, {.bytes_needed = model.size()});
   model.write([&](std::string_view bytes) { file.write(bytes); });
@@ -142,7 +132,7 @@ void write_networks(const Traced& traced, const Description& description, const 
                     const fs::path& folder, const Options& options) {
   const std::string script = torchscript_file(traced);
   compare(comparison(description, bundle::kTorchFile, options), samples, scorer_of(script));
-  write_torchscript(folder / bundle::kTorchFile, script);
+  write_file_atomically(folder / bundle::kTorchFile, script);
   if (!options.onnx) return;
   const Lowered onnx = lower(traced, {description.model_name, description.input.name, description.output.name});
   write_onnx(folder / bundle::kOnnxFile, onnx.model);
@@ -153,7 +143,7 @@ void write_networks(const Traced& traced, const Description& description, const 
 }  // namespace
 
 Description export_model(const Network& net, Description description, const fs::path& folder, const Options& options) {
-  require_sense(net, description.input, description.model_name);
+  check_arguments(net, description.input, description.model_name);
   const torch::NoGradGuard no_grad;
   const Evaluation evaluation(*net.module);
   Traced traced = inference_graph(net, description);

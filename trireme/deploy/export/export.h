@@ -11,7 +11,7 @@
 // folded into the convolutions, parallel branches become one convolution, dropout is gone. They take any number of
 // images of the stated size. The network itself is left as it was, so that training may go on.
 // Before they take their places, inference.pt and, with Options::open_onnx, inference.onnx are compared with the
-// network on one, two and three random images (compare.h). Thread rule: nobody else uses the network.
+// network on one, two and three random images (compare.h). Thread rule: no other thread uses the network.
 #pragma once
 
 #include <filesystem>

@@ -24,12 +24,12 @@ bool is_true(const jit::Node* node, const char* argument, bool otherwise) {
   return jit::constant_as<bool>(node->namedInput(argument)).value_or(otherwise);
 }
 
-/// Not computed, which wide_or() could not tell from left out.
+/// A weight, or left out. wide_or() would take a computed value for one that is left out.
 bool known_or_none(const Traced& traced, const jit::Value* value) {
   return traced.weight_of(value) != nullptr || value->mustBeNone();
 }
 
-/// A convolution whose weights are known and whose output nobody else reads.
+/// A convolution whose weights are known and whose output has one reader.
 bool can_change(const Traced& traced, const jit::Node* node) {
   if (node->kind() != convolution() || node->output()->uses().size() != 1) return false;
   return known_or_none(traced, node->input(kBias)) && traced.weight_of(node->input(kWeight)) != nullptr &&

@@ -31,14 +31,12 @@ Lowering::Lowering(const Traced& traced, const LowerOptions& options, Lowered& o
 }
 
 void Lowering::run() {
-  out_.model.set_input(options_.input, sample_shape(traced_.images()));
-  out_.model.set_output(options_.output, sample_shape(traced_.scores()));
   for (const jit::Node* node : traced_.graph->nodes()) {
     if (computes_nothing(*node)) continue;
     node_ = node;
     const Rule rule = node->kind().is_aten() ? rule_for(node->kind().toUnqualString()) : nullptr;
     if (rule == nullptr)
-      refuse(fmt::format("has no equal here; there are {}. Write it with these, or leave out ONNX",
+      refuse(fmt::format("is not supported; supported are {}. Use those, or leave out ONNX",
                          join(lowered_operators(), ", ")));
     rule(*this);
   }
@@ -88,7 +86,7 @@ std::string Lowering::value(const jit::Value* of) {
   } else if (known && known->isScalar()) {
     name = constant(known->toScalar().toDouble());
   } else {
-    refuse(fmt::format("takes %{}, which is no tensor", of->debugName()));
+    refuse(fmt::format("takes %{}, which is not a tensor", of->debugName()));
   }
   return name;
 }
@@ -124,7 +122,8 @@ void Lowering::result(const std::string& op, std::vector<std::string> inputs, st
 }
 
 Lowered lower(const Traced& traced, const LowerOptions& options) {
-  Lowered lowered{OnnxModel(options.model)};
+  Lowered lowered{OnnxModel(options.model, {options.input, sample_shape(traced.images())},
+                            {options.output, sample_shape(traced.scores())})};
   Lowering(traced, options, lowered).run();
   return lowered;
 }

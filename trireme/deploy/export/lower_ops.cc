@@ -5,7 +5,6 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <cmath>
 #include <numbers>
 
 #include "trireme/deploy/export/lowering.h"
@@ -29,6 +28,11 @@ struct Name {
 template <Name op>
 void same(Lowering& to) {
   to.result(op.text, {to.value(to.node().input(0))});
+}
+
+template <Name op>
+void along_dim(Lowering& to) {
+  to.result(op.text, {to.value("self")}, {{"axis", to.integer("dim")}});
 }
 
 void hardsigmoid(Lowering& to) {
@@ -57,51 +61,30 @@ void relu6(Lowering& to) {
   to.result("Clip", {to.value("self"), to.constant(0.0), to.constant(6.0)});
 }
 
-void clip(Lowering& to, const char* low, const char* high) {
+template <Name low, Name high>
+void clip(Lowering& to) {
   const auto limit = [&](const char* name) { return to.is_none(name) ? "" : to.constant(to.number(name)); };
-  to.result("Clip", {to.value("self"), limit(low), limit(high)});
-}
-
-void clamp(Lowering& to) {
-  clip(to, "min", "max");
-}
-
-void hardtanh(Lowering& to) {
-  clip(to, "min_val", "max_val");
-}
-
-void softmax(Lowering& to) {
-  to.result("Softmax", {to.value("self")}, {{"axis", to.integer("dim")}});
-}
-
-void log_softmax(Lowering& to) {
-  to.result("LogSoftmax", {to.value("self")}, {{"axis", to.integer("dim")}});
+  to.result("Clip", {to.value("self"), limit(low.text), limit(high.text)});
 }
 
 // --- two in, one out
 
-/// alpha * other, of add and sub.
-std::string scaled_other(Lowering& to) {
-  const std::string other = to.value("other");
+template <Name op>
+void same_of_two(Lowering& to) {
+  to.result(op.text, {to.value(to.node().input(0)), to.value(to.node().input(1))});
+}
+
+/// add and sub have a factor: self + alpha * other.
+template <Name op>
+void with_alpha(Lowering& to) {
+  const std::string self = to.value("self"), other = to.value("other");
   const double alpha = to.number("alpha");
-  return alpha == 1 ? other : to.emit("Mul", {other, to.constant(alpha)});
-}
-
-void add(Lowering& to) {
-  to.result("Add", {to.value("self"), scaled_other(to)});
-}
-
-void sub(Lowering& to) {
-  to.result("Sub", {to.value("self"), scaled_other(to)});
-}
-
-void mul(Lowering& to) {
-  to.result("Mul", {to.value("self"), to.value("other")});
+  to.result(op.text, {self, alpha == 1 ? other : to.emit("Mul", {other, to.constant(alpha)})});
 }
 
 void div(Lowering& to) {
   if (to.node().inputs().size() > 2 && !to.is_none("rounding_mode")) to.refuse("rounds; only exact division is known");
-  to.result("Div", {to.value("self"), to.value("other")});
+  same_of_two<"Div">(to);
 }
 
 // --- layers
@@ -157,17 +140,13 @@ void linear(Lowering& to) {
     to.result("MatMul", {x, turned});
 }
 
-void matmul(Lowering& to) {
-  to.result("MatMul", {to.value(to.node().input(0)), to.value(to.node().input(1))});
-}
-
 // --- pooling
 
 struct Window {
   Ints kernel, stride, pads;
 };
 
-/// What pools counts on the sizes of pictures, which therefore may not be the number of images.
+/// Pooling needs fixed picture sizes, so no pooled dimension may be the number of images.
 void require_pictures(const Lowering& to) {
   const torch::jit::Value* input = to.node().input(0);
   if (static_cast<int64_t>(shape_of(input).size()) != kImageDims) to.refuse("is known for batches of pictures only");
@@ -306,11 +285,11 @@ constexpr Entry kRules[] = {
     {"_convolution", convolution},
     {"abs", same<"Abs">},
     {"adaptive_avg_pool2d", adaptive_avg_pool},
-    {"add", add},
+    {"add", with_alpha<"Add">},
     {"avg_pool2d", avg_pool},
     {"batch_norm", batch_norm},
     {"cat", cat},
-    {"clamp", clamp},
+    {"clamp", clip<"min", "max">},
     {"constant_pad_nd", constant_pad},
     {"div", div},
     {"exp", same<"Exp">},
@@ -318,15 +297,15 @@ constexpr Entry kRules[] = {
     {"gelu", gelu},
     {"hardsigmoid", hardsigmoid},
     {"hardswish", same<"HardSwish">},
-    {"hardtanh", hardtanh},
+    {"hardtanh", clip<"min_val", "max_val">},
     {"leaky_relu", leaky_relu},
     {"linear", linear},
     {"log", same<"Log">},
-    {"log_softmax", log_softmax},
-    {"matmul", matmul},
+    {"log_softmax", along_dim<"LogSoftmax">},
+    {"matmul", same_of_two<"MatMul">},
     {"max_pool2d", max_pool},
     {"mean", mean},
-    {"mul", mul},
+    {"mul", same_of_two<"Mul">},
     {"neg", same<"Neg">},
     {"permute", permute},
     {"relu", same<"Relu">},
@@ -334,10 +313,10 @@ constexpr Entry kRules[] = {
     {"reshape", reshape_as_traced},
     {"sigmoid", same<"Sigmoid">},
     {"silu", silu},
-    {"softmax", softmax},
+    {"softmax", along_dim<"Softmax">},
     {"sqrt", same<"Sqrt">},
     {"squeeze", reshape_as_traced},
-    {"sub", sub},
+    {"sub", with_alpha<"Sub">},
     {"tanh", same<"Tanh">},
     {"transpose", transpose},
     {"unsqueeze", reshape_as_traced},

@@ -78,15 +78,16 @@ Message head_of(const OnnxWeight& weight) {
   return all.append(head);
 }
 
+Message message_of(const OnnxPort& port) {
+  using namespace value_field;
+  Message shape;
+  shape.message(kDim, Message().bytes(kDimName, "batch"));
+  for (const int64_t size : port.sample) shape.message(kDim, Message().integer(kDimValue, size));
+  const Message tensor = Message().integer(kElement, static_cast<int64_t>(OnnxType::float32)).message(kShape, shape);
+  return Message().bytes(kName, port.name).message(kType, Message().message(kTensor, tensor));
+}
+
 }  // namespace
-
-void OnnxModel::set_input(std::string name, std::vector<int64_t> sample) {
-  input_ = {std::move(name), std::move(sample)};
-}
-
-void OnnxModel::set_output(std::string name, std::vector<int64_t> sample) {
-  output_ = {std::move(name), std::move(sample)};
-}
 
 void OnnxModel::add(const OnnxNode& node) {
   nodes_.message(graph_field::kNode, message_of(node, fmt::format("{}_{}", node.op, node_count_++)));
@@ -96,20 +97,11 @@ void OnnxModel::add(OnnxWeight weight) {
   weights_.push_back(std::move(weight));
 }
 
-Message OnnxModel::describe(const Port& port) {
-  using namespace value_field;
-  Message shape;
-  shape.message(kDim, Message().bytes(kDimName, "batch"));
-  for (const int64_t size : port.sample) shape.message(kDim, Message().integer(kDimValue, size));
-  const Message tensor = Message().integer(kElement, static_cast<int64_t>(OnnxType::float32)).message(kShape, shape);
-  return Message().bytes(kName, port.name).message(kType, Message().message(kTensor, tensor));
-}
-
 Message OnnxModel::graph_ends() const {
   return Message()
       .bytes(graph_field::kName, name_)
-      .message(graph_field::kInput, describe(input_))
-      .message(graph_field::kOutput, describe(output_));
+      .message(graph_field::kInput, message_of(input_))
+      .message(graph_field::kOutput, message_of(output_));
 }
 
 uint64_t OnnxModel::graph_size() const {
@@ -133,9 +125,9 @@ uint64_t OnnxModel::size() const {
 }
 
 void OnnxModel::write(const std::function<void(std::string_view)>& sink) const {
-  if (size() > kMostBytes)
+  if (size() > kMaxBytes)
     throw UsageError("{} would be an ONNX file of {} bytes, and readers take {} at most; export without it", name_,
-                     size(), kMostBytes);
+                     size(), kMaxBytes);
   sink(model_head().text());
   sink(nodes_.text());
   sink(graph_ends().text());

@@ -1,8 +1,7 @@
-// An ONNX file in the making: nodes, weights, one input and one output with a free batch size. Knows the file's format
-// and nothing of what the operators mean.
+// An ONNX file that is being built: nodes, weights, one input and one output with a free batch size. Knows the file's
+// format and nothing of what the operators mean.
 //
-//   OnnxModel model("LeNet");
-//   model.set_input("x", {1, 28, 28});
+//   OnnxModel model("LeNet", {"x", {1, 28, 28}}, {"y", {1, 28, 28}});
 //   model.add({.op = "Relu", .inputs = {"x"}, .outputs = {"y"}});
 //   model.write([&](std::string_view bytes) { file.write(bytes); });
 //
@@ -45,35 +44,34 @@ struct OnnxWeight {
   std::string_view bytes;  ///< row by row, little-endian
 };
 
+/// The input or output of a model.
+struct OnnxPort {
+  std::string name;
+  std::vector<int64_t> sample;  ///< the shape without the batch
+};
+
 class OnnxModel {
  public:
-  /// What no reader of protocol buffers takes more of.
-  static constexpr uint64_t kMostBytes = (uint64_t{1} << 31) - 1;
+  /// Readers of protocol buffers take no larger file.
+  static constexpr uint64_t kMaxBytes = (uint64_t{1} << 31) - 1;
 
-  explicit OnnxModel(std::string name) : name_(std::move(name)) {}
+  OnnxModel(std::string name, OnnxPort input, OnnxPort output)
+      : name_(std::move(name)), input_(std::move(input)), output_(std::move(output)) {}
 
-  /// `sample` is the shape without the batch.
-  void set_input(std::string name, std::vector<int64_t> sample);
-  void set_output(std::string name, std::vector<int64_t> sample);
   void add(const OnnxNode& node);
   void add(OnnxWeight weight);
 
   uint64_t size() const;
-  /// Hands the file to `sink` piece by piece. UsageError when it would have more than kMostBytes.
+  /// Hands the file to `sink` piece by piece. UsageError when it would have more than kMaxBytes.
   void write(const std::function<void(std::string_view)>& sink) const;
 
  private:
-  struct Port {
-    std::string name;
-    std::vector<int64_t> sample;
-  };
-  static io::Message describe(const Port& port);
   io::Message graph_ends() const;
   uint64_t graph_size() const;
   io::Message model_head() const;
 
   std::string name_;
-  Port input_, output_;
+  OnnxPort input_, output_;
   io::Message nodes_;
   int node_count_ = 0;
   std::vector<OnnxWeight> weights_;

@@ -159,7 +159,7 @@ TEST(Onnx, SizeIsWhatIsWritten) {
 }
 
 TEST(Onnx, FilesAbove2GbAreRefused) {
-  OnnxModel model("Huge");
+  OnnxModel model("Huge", {"x", {1}}, {"y", {1}});
   const std::string_view no_one_reads_this("", uint64_t{3} << 30);
   model.add(OnnxWeight{.name = "w", .type = OnnxType::float32, .shape = {3 << 28}, .bytes = no_one_reads_this});
   try {

@@ -55,7 +55,7 @@ UniqueFd lock(const fs::path& folder) {
   return file;
 }
 
-/// Of exports that were killed: whoever has the lock is the only one at work.
+/// Hidden folders of exports that were killed: the holder of the lock is the only export at work.
 std::vector<fs::path> leftovers(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;

@@ -6,7 +6,7 @@
 //
 // Until commit() the folder's own files are untouched. Then the last named, without which the others mean nothing, is
 // moved aside first and its successor comes last: a crash in between leaves a folder that is seen to be incomplete,
-// never a mixture. A move that fails is no crash: the old files are put back.
+// never a mixture. When a move fails, the old files are put back.
 // One at a time: the folder is locked. An export that is killed leaves its hidden folder ".export-XXXXXX", and the next
 // removes it; one with files that were moved aside, only once there are new ones.
 #pragma once

@@ -81,8 +81,8 @@ std::vector<size_t> differences(const std::vector<int64_t>& one, const std::vect
   return all;
 }
 
-/// A size alone does not tell: two images may meet two heads or two rows of pixels. What differs in a run on another
-/// number of images does.
+/// A size alone is ambiguous: beside two images there may be two heads or two rows of pixels. The dimensions of the
+/// batch are those that differ in a run on another number of images.
 void find_batch_dims(Traced& traced, const jit::Graph& other) {
   traced.batch_dims[traced.images()->unique()] = {0};
   const auto ours = operators_of(*traced.graph), theirs = operators_of(other);

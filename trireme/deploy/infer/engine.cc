@@ -1,6 +1,7 @@
 #include "trireme/deploy/infer/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/error.h"
@@ -13,6 +14,29 @@ namespace trireme::infer {
 namespace {
 
 namespace fs = std::filesystem;
+
+template <typename T>
+using Name = std::pair<const char*, T>;
+
+constexpr Name<EngineKind> kEngines[] = {
+    {"auto", EngineKind::automatic}, {"openvino", EngineKind::openvino}, {"torch", EngineKind::torch}};
+constexpr Name<Precision> kPrecisions[] = {
+    {"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}};
+
+template <typename T>
+T parse(std::span<const Name<T>> names, std::string_view text, const char* what) {
+  std::vector<std::string> known;
+  for (const auto& [name, value] : names) {
+    if (text == name) return value;
+    known.emplace_back(name);
+  }
+  throw UsageError("there is no {} '{}'; there are {}", what, printable(text), join(known, ", "));
+}
+
+template <typename T>
+const char* name_of(std::span<const Name<T>> names, T wanted) {
+  return std::find_if(names.begin(), names.end(), [&](const auto& name) { return name.second == wanted; })->first;
+}
 
 /// What is known of a plugin without it.
 struct Kind {
@@ -35,7 +59,7 @@ Loaded load(const Kind& kind) {
   if (!library) return {nullptr, fmt::format("{}; {}", library.problem(), kind.advice)};
   const auto entry = library.function<decltype(trireme_engine_plugin)>(kEnginePluginEntry);
   if (!entry)
-    return {nullptr, fmt::format("{} is no engine of Trireme: it has no {}", kind.plugin_file, kEnginePluginEntry)};
+    return {nullptr, fmt::format("{} is not an engine of Trireme: it has no {}", kind.plugin_file, kEnginePluginEntry)};
   const EnginePlugin* plugin = entry();
   if (std::string_view(plugin->version) != kVersion)
     return {nullptr, fmt::format("{} is of Trireme {}, this program of {}; install both from one build",
@@ -71,7 +95,7 @@ EngineKind choose(const EngineOptions& options) {
   if (options.use_gpu) return EngineKind::torch;
   if (!has(options, kOpenVino) && has(options, kTorch)) return EngineKind::torch;
   if (openvino().plugin) return EngineKind::openvino;
-  log_info("[infer] libtorch computes, as OpenVINO is absent: {}", openvino().reason);
+  log_info("[infer] libtorch computes, because OpenVINO is not available: {}", openvino().reason);
   return EngineKind::torch;
 }
 
@@ -80,7 +104,7 @@ void need_network(const fs::path& file) {
   if (fs::is_regular_file(file, ignored)) return;
   const bool in_its_place = fs::exists(file, ignored);
   throw UsageError("{}{}{}; `trireme export` writes it, or choose another engine", in_its_place ? "" : "there is no ",
-                   printable(file.string()), in_its_place ? " is no file" : "");
+                   printable(file.string()), in_its_place ? " is not a file" : "");
 }
 
 void check(const EngineOptions& options, EngineKind kind) {
@@ -90,6 +114,22 @@ void check(const EngineOptions& options, EngineKind kind) {
 }
 
 }  // namespace
+
+EngineKind parse_engine(std::string_view name) {
+  return parse<EngineKind>(kEngines, name, "engine");
+}
+
+const char* to_string(EngineKind kind) {
+  return name_of<EngineKind>(kEngines, kind);
+}
+
+Precision parse_precision(std::string_view name) {
+  return parse<Precision>(kPrecisions, name, "precision");
+}
+
+const char* to_string(Precision precision) {
+  return name_of<Precision>(kPrecisions, precision);
+}
 
 std::optional<std::string> why_no_engine(EngineKind kind) {
   if (kind == EngineKind::automatic) kind = openvino().plugin ? EngineKind::openvino : EngineKind::torch;

@@ -22,8 +22,7 @@ struct EnginePlugin {
                                   const EngineSetting& setting);
 };
 
-/// Of an error's text: libraries tell the way there first, with files and lines of their own source, and what went
-/// wrong last.
+/// Of an error's text: libraries put a trace of their own source first, and what went wrong last.
 inline std::string last_line(const std::string& text) {
   std::string last;
   for (const std::string& line : split(text, '\n'))

@@ -60,6 +60,19 @@ void expect_finite(std::span<const float> scores, Precision precision) {
                     wrong - scores.begin(), precision == Precision::fp32 ? "" : ", or compute in fp32");
 }
 
+/// The classes of the best scores, best first.
+std::vector<int> best_of(std::span<const float> scores, int count) {
+  std::vector<int> order(scores.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto end = order.begin() + std::min<std::ptrdiff_t>(count, static_cast<std::ptrdiff_t>(order.size()));
+  std::partial_sort(order.begin(), end, order.end(), [&](int a, int b) {
+    const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
+    return x > y || (x == y && a < b);
+  });
+  order.erase(end, order.end());
+  return order;
+}
+
 /// Jobs that work on the caller's variables: none outlives this, even where the next could not be begun.
 class Helping {
  public:
@@ -90,11 +103,7 @@ struct Predictor::State {
     if (threads > 1) helpers.emplace(threads - 1, "the decoding of pictures");
   }
 
-  size_t elements() const { return description.input.elements(); }
   size_t classes() const { return static_cast<size_t>(description.output.class_num); }
-  void preprocess(std::string_view encoded, std::span<float> image) const;
-  void try_one(std::string_view encoded, std::span<float> image, std::string& error) const;
-  Prediction rank(std::span<const float> scores, int topk) const;
 
   bundle::Description description;
   std::unique_ptr<Engine> engine;
@@ -102,43 +111,6 @@ struct Predictor::State {
   std::optional<image::Transforms> transforms;  // none: the model reads tensors only
   mutable std::optional<Workers> helpers;       // of the caller, who decodes too; Workers are thread-safe
 };
-
-void Predictor::State::preprocess(std::string_view encoded, std::span<float> image) const {
-  if (!transforms) bundle::make_transforms(description);  // says why there are none
-  if (image.size() != elements())
-    throw UsageError("a picture becomes {} floats, but there is room for {}", elements(), image.size());
-  image::Random random(0);  // an operator of chance, if there is one, does the same to every picture
-  if (transforms->elements() == elements()) return transforms->run(encoded, random, image.data());
-  Buffer planes(transforms->elements());
-  transforms->run(encoded, random, planes.data());
-  mix_grey(planes.view(), image);
-}
-
-void Predictor::State::try_one(std::string_view encoded, std::span<float> image, std::string& error) const {
-  try {
-    preprocess(encoded, image);
-  } catch (const std::exception& refused) {  // nothing may leave: others work on the same batch
-    error = refused.what();
-    std::fill(image.begin(), image.end(), 0.0F);
-  }
-}
-
-Prediction Predictor::State::rank(std::span<const float> scores, int topk) const {
-  std::vector<int> order(scores.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto count = std::min<std::ptrdiff_t>(topk, static_cast<std::ptrdiff_t>(order.size()));
-  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](int a, int b) {
-    const float x = scores[static_cast<size_t>(a)], y = scores[static_cast<size_t>(b)];
-    return x > y || (x == y && a < b);
-  });
-  order.resize(static_cast<size_t>(count));
-  Prediction best{.class_ids = std::move(order)};
-  for (const int id : best.class_ids) {
-    best.scores.push_back(scores[static_cast<size_t>(id)]);
-    if (!description.labels.empty()) best.label_names.push_back(description.labels[static_cast<size_t>(id)]);
-  }
-  return best;
-}
 
 Predictor::Predictor(const std::filesystem::path& folder, const PredictorOptions& options) {
   const bundle::Description description = bundle::read(folder);
@@ -157,7 +129,7 @@ Predictor& Predictor::operator=(Predictor&&) noexcept = default;
 Prediction Predictor::predict(std::string_view encoded) const {
   Buffer image(input_elements());
   Buffer found(state_->classes());
-  state_->preprocess(encoded, image.view());
+  preprocess(encoded, image.view());
   state_->engine->run(image.view(), 1, found.view());
   return rank(found.view());
 }
@@ -170,10 +142,18 @@ Prepared Predictor::prepare(std::span<const std::string_view> encoded) const {
   const auto begin = Time::now();
   Prepared batch{.images = Buffer(encoded.size() * input_elements()),
                  .errors = std::vector<std::string>(encoded.size())};
+  const auto decode = [&](size_t i) {
+    const std::span<float> image = batch.images.part(i, encoded.size());
+    try {
+      preprocess(encoded[i], image);
+    } catch (const std::exception& refused) {  // nothing may leave: others work on the same batch
+      batch.errors[i] = refused.what();
+      std::fill(image.begin(), image.end(), 0.0F);
+    }
+  };
   std::atomic<size_t> next{0};
   const auto work = [&] {
-    for (size_t i = next++; i < encoded.size(); i = next++)
-      state_->try_one(encoded[i], batch.images.part(i, encoded.size()), batch.errors[i]);
+    for (size_t i = next++; i < encoded.size(); i = next++) decode(i);
   };
   const size_t helpers = state_->helpers ? static_cast<size_t>(decode_threads(state_->options)) - 1 : 0;
   Helping helping(helpers);
@@ -205,7 +185,15 @@ std::vector<Answer> Predictor::predict(const Prepared& batch, Timing* timing) co
 }
 
 void Predictor::preprocess(std::string_view encoded, std::span<float> image) const {
-  state_->preprocess(encoded, image);
+  const std::optional<image::Transforms>& transforms = state_->transforms;
+  if (!transforms) bundle::make_transforms(state_->description);  // says why there are none
+  if (image.size() != input_elements())
+    throw UsageError("a picture becomes {} floats, but there is room for {}", input_elements(), image.size());
+  image::Random random(0);  // an operator of chance, if there is one, does the same to every picture
+  if (transforms->elements() == input_elements()) return transforms->run(encoded, random, image.data());
+  Buffer planes(transforms->elements());
+  transforms->run(encoded, random, planes.data());
+  mix_grey(planes.view(), image);
 }
 
 std::vector<float> Predictor::scores(std::span<const float> images) const {
@@ -217,8 +205,8 @@ std::vector<float> Predictor::scores(std::span<const float> images) const {
 void Predictor::scores(std::span<const float> images, std::span<float> scores) const {
   const size_t batch = images.size() / input_elements();
   if (batch == 0 || images.size() % input_elements() != 0)
-    throw UsageError("{} floats are no whole pictures of {}x{}x{} = {}", images.size(), input().channels,
-                     input().height, input().width, input_elements());
+    throw UsageError("got {} floats, not a multiple of {} ({}x{}x{})", images.size(), input_elements(),
+                     input().channels, input().height, input().width);
   if (scores.size() != batch * state_->classes())
     throw UsageError("room for {} scores, but a batch of {} with {} classes has {}", scores.size(), batch,
                      state_->classes(), batch * state_->classes());
@@ -230,7 +218,12 @@ Prediction Predictor::rank(std::span<const float> scores, int wanted) const {
     throw UsageError("{} scores, but {} has {} classes", scores.size(), model_name(), state_->classes());
   if (wanted < 0) throw UsageError("topk is {}; must be 0 (as the options say) or more", wanted);
   expect_finite(scores, state_->options.precision);
-  return state_->rank(scores, wanted > 0 ? wanted : topk());
+  Prediction best{.class_ids = best_of(scores, wanted > 0 ? wanted : topk())};
+  for (const int id : best.class_ids) {
+    best.scores.push_back(scores[static_cast<size_t>(id)]);
+    if (!labels().empty()) best.label_names.push_back(labels()[static_cast<size_t>(id)]);
+  }
+  return best;
 }
 
 const std::string& Predictor::model_name() const {

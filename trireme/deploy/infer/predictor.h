@@ -45,13 +45,14 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
-/// The network gave a score that is NaN or infinite: no fault of the picture, and nothing to be said of it.
+/// The network gave a score that is NaN or infinite. The picture is not at fault.
 class ScoresError : public UsageError {
  public:
   using UsageError::UsageError;
 };
 
-/// For one picture of a batch: a prediction, or why there is none (no picture, or scores that are not finite).
+/// For one picture of a batch: a prediction, or why there is none (the bytes are not a picture, or scores are not
+/// finite).
 struct Answer {
   Prediction prediction;
   std::string error;  ///< empty: all went well
@@ -86,7 +87,7 @@ class Predictor {
 
   // --- from the bytes of JPEG or PNG files
 
-  /// Throws UsageError when the bytes are no picture, ScoresError.
+  /// Throws UsageError when the bytes are not a picture, ScoresError.
   Prediction predict(std::string_view encoded) const;
   /// One answer for each, in their order, computed as one batch.
   std::vector<Answer> predict(std::span<const std::string_view> encoded, Timing* timing = nullptr) const;
@@ -96,9 +97,9 @@ class Predictor {
   Prepared prepare(std::span<const std::string_view> encoded) const;
   std::vector<Answer> predict(const Prepared& batch, Timing* timing = nullptr) const;
 
-  // --- the same in single steps, for who has tensors or batches of his own
+  // --- the same in single steps, for callers with tensors or batches of their own
 
-  /// One picture into input_elements() floats. Throws UsageError when the bytes are no picture.
+  /// One picture into input_elements() floats. Throws UsageError when the bytes are not a picture.
   void preprocess(std::string_view encoded, std::span<float> image) const;
   /// Whole pictures in, class_num() scores for each out. UsageError: not a whole number of pictures.
   std::vector<float> scores(std::span<const float> images) const;

@@ -138,7 +138,7 @@ TEST_F(PredictorTest, TheStepsAreTheWhole) {
 TEST_F(PredictorTest, RefusesFloatsThatDoNotFit) {
   const Predictor predictor = make();
   const std::vector<float> odd(8 * 8 * 3 + 1), none, two_scores(2);
-  EXPECT_THAT(refusal([&] { predictor.scores(odd); }), AllOf(HasSubstr("193 floats"), HasSubstr("3x8x8 = 192")));
+  EXPECT_THAT(refusal([&] { predictor.scores(odd); }), AllOf(HasSubstr("193 floats"), HasSubstr("192 (3x8x8)")));
   EXPECT_THROW(predictor.scores(none), UsageError);
   EXPECT_THAT(refusal([&] { predictor.rank(two_scores); }), AllOf(HasSubstr("2 scores"), HasSubstr("3 classes")));
   std::vector<float> image(5);

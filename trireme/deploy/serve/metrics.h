@@ -7,12 +7,10 @@
 // Guarantees: one text is one moment: its sums agree with each other. Thread-safe.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>

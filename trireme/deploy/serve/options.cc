@@ -1,6 +1,7 @@
 #include "trireme/deploy/serve/options.h"
 
 #include <algorithm>
+#include <iterator>
 #include <thread>
 
 #include "trireme/core/error.h"
@@ -19,13 +20,6 @@ Clock::duration patience(const Given& given) {
   return time;
 }
 
-/// `low` in words, too.
-size_t bytes_from(const Given& given, size_t low, const char* shown) {
-  const size_t bytes = bytes_value(given);
-  if (bytes < low) throw UsageError("{}: must be from {} to 1024G", given.shown(), shown);
-  return bytes;
-}
-
 std::string host_value(const Given& given) {
   if (given.text.empty())
     throw UsageError("{} is empty; 127.0.0.1 is this machine alone, 0.0.0.0 lets others in", given.source);
@@ -36,8 +30,13 @@ Millis millis_value(const Given& given) {
   return Millis(int_value(given, 0, 60000));
 }
 
-auto bytes_in(size_t low, const char* shown) {
-  return [=](const Given& given) { return bytes_from(given, low, shown); };
+/// From `low`, which messages show as a text, on.
+auto bytes_from(size_t low, const char* shown) {
+  return [=](const Given& given) {
+    const size_t bytes = bytes_value(given);
+    if (bytes < low) throw UsageError("{}: must be from {} to 1024G", given.shown(), shown);
+    return bytes;
+  };
 }
 
 std::vector<Option> listening_options(ServeOptions& o) {
@@ -75,14 +74,14 @@ std::vector<Option> batch_options(ServiceOptions& o) {
           {{"--decode-memory"},
            "BYTES",
            "most bytes of the pictures that are decoded or wait for the engine; others wait (default: 1G)",
-           store(o.decode_bytes, bytes_in(1 << 20, "1M"))}};
+           store(o.decode_bytes, bytes_from(1 << 20, "1M"))}};
 }
 
 std::vector<Option> server_options(http::ServerOptions& o) {
   return {{{"--body-limit"},
            "BYTES",
            "most bytes of a request, like 16M; then 413 (default: 16M)",
-           store(o.limits.body_bytes, bytes_in(1 << 10, "1K"))},
+           store(o.limits.body_bytes, bytes_from(1 << 10, "1K"))},
           {{"--memory-limit"},
            "BYTES",
            "most bytes of all requests together; then 503 (default: 256M)",
@@ -154,6 +153,17 @@ void check(const ServeOptions& options) {
   if (options.server.max_held_bytes < options.server.limits.body_bytes)
     throw UsageError("--memory-limit {} is less than the --body-limit {} of one request", options.server.max_held_bytes,
                      options.server.limits.body_bytes);
+}
+
+/// The refusals of HTTP and of the service, as docs/serve.md shows them.
+std::string problems_markdown() {
+  std::vector<http::Problem> all(std::begin(http::kProblems), std::end(http::kProblems));
+  all.insert(all.end(), std::begin(kProblems), std::end(kProblems));
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.status < b.status; });
+  std::string text = "| status | code | when | what to do |\n|---|---|---|---|\n";
+  for (const http::Problem& row : all)
+    text += fmt::format("| {} | `{}` | {} | {} |\n", row.status, row.code, row.when, row.next);
+  return text;
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 //   throw RequestError(problem("no_images"), "the body names no images");
 #pragma once
 
-#include <string>
 #include <string_view>
 #include <utility>
 
@@ -49,8 +48,5 @@ class RequestError : public UsageError {
  private:
   const http::Problem* problem_;
 };
-
-/// All of them as docs/serve.md shows them.
-std::string problems_markdown();
 
 }  // namespace trireme::serve

@@ -41,7 +41,7 @@ struct ServiceOptions {
   Clock::duration request_timeout = std::chrono::seconds(30);  ///< from the whole request to its answer
 };
 
-/// Not enough of it for a single picture: unlike all else that Service throws at the start no fault of the model.
+/// Too little memory for a single picture. Unlike the other errors at the start this is not the model's fault.
 class TooLittleMemory : public UsageError {
  public:
   using UsageError::UsageError;

@@ -4,13 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
 #include <cerrno>
-#include <cmath>
-#include <vector>
 
 #include "trireme/core/crc32c.h"
 #include "trireme/core/error.h"
@@ -52,34 +49,6 @@ std::filesystem::path name_of_file() {
                      std::chrono::duration_cast<std::chrono::seconds>(now).count(), host, ::getpid(), count++);
 }
 
-struct Histogram {
-  double low = 0, high = 0, count = 0, sum = 0, squares = 0;
-  std::vector<double> limits;  // the upper ends of the buckets
-  std::vector<double> counts;
-};
-
-Histogram histogram_of(std::span<const float> values) {
-  constexpr size_t kBuckets = 30;
-  std::vector<double> finite;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](float x) { return std::isfinite(x); });
-  Histogram result;
-  if (finite.empty()) return result;
-  const auto [low, high] = std::minmax_element(finite.begin(), finite.end());
-  result.low = *low;
-  result.high = *high;
-  const double width = result.high > result.low ? (result.high - result.low) / kBuckets : 1.0;
-  for (size_t i = 1; i <= kBuckets; ++i) result.limits.push_back(result.low + width * static_cast<double>(i));
-  result.counts.resize(kBuckets);
-  for (const double x : finite) {
-    const auto bucket = std::min(static_cast<size_t>((x - result.low) / width), kBuckets - 1);
-    result.counts[bucket] += 1;
-    result.count += 1;
-    result.sum += x;
-    result.squares += x * x;
-  }
-  return result;
-}
-
 }  // namespace
 
 EventWriter::EventWriter(const std::filesystem::path& folder, EventWriterOptions options)
@@ -103,24 +72,6 @@ EventWriter::~EventWriter() {
 
 void EventWriter::add_scalar(std::string_view tag, double value, int64_t step) {
   add_value(Message().bytes(1, tag).number(2, static_cast<float>(value)).text(), step);
-}
-
-void EventWriter::add_text(std::string_view tag, std::string_view text, int64_t step) {
-  constexpr int kString = 7;  // DT_STRING
-  constexpr int kTensor = 2;  // DATA_CLASS_TENSOR
-  const Message plugin = std::move(Message().bytes(1, "text"));
-  const Message metadata = std::move(Message().message(1, plugin).integer(4, kTensor));
-  const Message shape = std::move(Message().message(2, Message().integer(1, 1)));
-  const Message tensor = std::move(Message().integer(1, kString).message(2, shape).bytes(8, text));
-  add_value(Message().bytes(1, tag).message(8, tensor).message(9, metadata).text(), step);
-}
-
-void EventWriter::add_histogram(std::string_view tag, std::span<const float> values, int64_t step) {
-  const Histogram found = histogram_of(values);
-  Message histogram;
-  histogram.number(1, found.low).number(2, found.high).number(3, found.count).number(4, found.sum);
-  histogram.number(5, found.squares).numbers(6, found.limits).numbers(7, found.counts);
-  add_value(Message().bytes(1, tag).message(5, histogram).text(), step);
 }
 
 void EventWriter::add_value(const std::string& value, int64_t step) {

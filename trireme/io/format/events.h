@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,10 +35,6 @@ class EventWriter {
   EventWriter& operator=(const EventWriter&) = delete;
 
   void add_scalar(std::string_view tag, double value, int64_t step);
-  /// Markdown, shown under "Text".
-  void add_text(std::string_view tag, std::string_view text, int64_t step);
-  /// The distribution of `values`, of which those that are not finite are left out.
-  void add_histogram(std::string_view tag, std::span<const float> values, int64_t step);
   void flush();
 
   const std::filesystem::path& file() const { return path_; }

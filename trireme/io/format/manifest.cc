@@ -7,40 +7,25 @@
 #include "trireme/core/text.h"
 
 namespace trireme::io {
-namespace {
 
 using nlohmann::json;
+
+// How the library turns these into JSON and back; it finds them by their types.
+void to_json(json& to, const ManifestFile& from) {
+  to = {{"name", from.name}, {"bytes", from.sum.bytes}, {"crc32c", from.sum.crc32c}};
+}
+void from_json(const json& from, ManifestFile& to) {
+  to = {from.at("name"), {from.at("bytes").get<uint64_t>(), from.at("crc32c").get<uint32_t>()}};
+}
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Manifest, name, sequence, model, step, optimizer, epoch, files, world_size, config,
+                                   state)
+
+namespace {
 
 constexpr int kFormat = 1;
 
 std::string sum_text(uint32_t sum) {
   return fmt::format("{:08x}", sum);
-}
-
-json content_of(const Manifest& manifest) {
-  json files = json::array();
-  for (const ManifestFile& file : manifest.files)
-    files.push_back({{"name", file.name}, {"bytes", file.sum.bytes}, {"crc32c", file.sum.crc32c}});
-  return {{"name", manifest.name},  {"sequence", manifest.sequence},     {"model", manifest.model},
-          {"step", manifest.step},  {"optimizer", manifest.optimizer},   {"epoch", manifest.epoch},
-          {"files", files},         {"world_size", manifest.world_size}, {"config", manifest.config},
-          {"state", manifest.state}};
-}
-
-Manifest from_content(const json& content) {
-  Manifest manifest;
-  content.at("name").get_to(manifest.name);
-  content.at("sequence").get_to(manifest.sequence);
-  content.at("model").get_to(manifest.model);
-  content.at("step").get_to(manifest.step);
-  content.at("optimizer").get_to(manifest.optimizer);
-  content.at("epoch").get_to(manifest.epoch);
-  content.at("world_size").get_to(manifest.world_size);
-  content.at("config").get_to(manifest.config);
-  content.at("state").get_to(manifest.state);
-  for (const json& file : content.at("files"))
-    manifest.files.push_back({file.at("name"), {file.at("bytes").get<uint64_t>(), file.at("crc32c").get<uint32_t>()}});
-  return manifest;
 }
 
 void check_format(const json& root, const std::string& file) {
@@ -57,7 +42,7 @@ void check_format(const json& root, const std::string& file) {
 }  // namespace
 
 std::string to_json(const Manifest& manifest) {
-  const json content = content_of(manifest);
+  const json content = manifest;
   try {
     const json root = {{"format", kFormat}, {"crc32c", sum_text(crc32c(content.dump()))}, {"content", content}};
     return root.dump(1) + "\n";
@@ -71,7 +56,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
   try {
     const json root = json::parse(text);
     check_format(root, file);
-    return from_content(root.at("content"));
+    return root.at("content").get<Manifest>();
   } catch (const json::exception& error) {
     throw UsageError("{}: not a checkpoint manifest, or damaged: {}", file, printable(error.what()));
   }

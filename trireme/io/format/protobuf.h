@@ -7,7 +7,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,9 +21,6 @@ class Message {
   }
   Message& number(int field, float value) { return fixed(field, kFixed32, value); }
   Message& number(int field, double value) { return fixed(field, kFixed64, value); }
-  Message& numbers(int field, std::span<const double> values) {
-    return bytes(field, {reinterpret_cast<const char*>(values.data()), values.size_bytes()});
-  }
   Message& bytes(int field, std::string_view value) {
     text_ += value_follows(field, value.size()).text();
     text_ += value;

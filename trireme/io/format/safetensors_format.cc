@@ -1,8 +1,6 @@
 #include "trireme/io/format/safetensors_format.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,11 +8,12 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <unordered_set>
 
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
-#include "trireme/core/fd.h"
+#include "trireme/core/file.h"
 #include "trireme/core/text.h"
 
 namespace trireme::io {
@@ -212,24 +211,16 @@ std::string dump(const json& value) {
   }
 }
 
-std::string read_at_most(int fd, uint64_t bytes, const std::filesystem::path& path) {
-  std::string content(bytes, '\0');
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t n = ::read(fd, content.data() + done, bytes - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw SystemError(errno, "cannot read {}", path.string());
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  content.resize(done);
-  return content;
+std::string need_head(const std::filesystem::path& path, uint64_t bytes) {
+  auto head = read_head(path, bytes);
+  if (!head) throw SystemError(errno, "cannot read {}", path.string());
+  return std::move(*head);
 }
 
 // Large elements first, so that each tensor begins at a multiple of its element's size.
 std::vector<size_t> order_of_data(const std::vector<TensorInfo>& tensors) {
   std::vector<size_t> order(tensors.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return element_bytes(tensors[a].dtype) > element_bytes(tensors[b].dtype);
   });
@@ -245,9 +236,7 @@ uint64_t element_bytes(std::string_view dtype) {
 }
 
 std::string shape_text(const std::vector<int64_t>& shape) {
-  std::vector<std::string> parts;
-  for (const int64_t size : shape) parts.push_back(std::to_string(size));
-  return fmt::format("[{}]", join(parts, ", "));
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view start, uint64_t file_bytes, const std::string& file) {
@@ -261,12 +250,11 @@ SafetensorsHeader parse_safetensors_header(std::string_view start, uint64_t file
 }
 
 SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0) throw SystemError(errno, "cannot open {}", path.string());
-  const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  std::string start = read_at_most(file.get(), kLengthBytes, path);
-  start += read_at_most(file.get(), header_length(start, file_bytes, path.string()), path);
+  std::error_code failed;
+  const uint64_t file_bytes = std::filesystem::file_size(path, failed);
+  if (failed) throw SystemError(failed.value(), "cannot open {}", path.string());
+  const std::string length = need_head(path, kLengthBytes);
+  const std::string start = need_head(path, kLengthBytes + header_length(length, file_bytes, path.string()));
   return parse_safetensors_header(start, file_bytes, path.string());
 }
 

@@ -5,7 +5,6 @@
 #include "trireme/config/check.h"
 #include "trireme/core/text.h"
 #include "trireme/optim/optimizers.h"
-#include "trireme/optim/rmsprop.h"
 
 namespace trireme::trainer {
 namespace {

@@ -4,7 +4,6 @@
 //   build-fuzz/bin/order_fuzz -max_total_time=30 trireme/data/order/fuzz/corpus
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 
 #include "trireme/core/error.h"
 #include "trireme/data/order/sampler_state.h"

@@ -96,7 +96,7 @@ class OpenVinoEngine : public Engine {
       const ov::frontend::FrontEnd::Ptr reader = ov::frontend::FrontEndManager().load_by_framework("onnx");
       network_ = reader->convert(reader->load(file.string()));
     } catch (const std::exception& error) {
-      throw UsageError("{} is damaged or no network that OpenVINO can read: {}", file.string(),
+      throw UsageError("{} is damaged or not a network that OpenVINO can read: {}", file.string(),
                        last_line(error.what()));
     }
     check(file.string());
@@ -105,7 +105,7 @@ class OpenVinoEngine : public Engine {
   void check(const std::string& file) const {
     if (network_->inputs().size() != 1 || network_->outputs().size() != 1)
       throw UsageError(
-          "{} is damaged or no network of a classifier: it has {} inputs and {} outputs, expected one of each", file,
+          "{} is damaged or not a network of a classifier: it has {} inputs and {} outputs, expected one of each", file,
           network_->inputs().size(), network_->outputs().size());
     const ov::PartialShape in = network_->input().get_partial_shape(), out = network_->output().get_partial_shape();
     const ov::PartialShape wanted{kAnySize, input_.channels, input_.height, input_.width};
@@ -143,7 +143,7 @@ class OpenVinoEngine : public Engine {
     const std::string precision = used == ov::element::bf16 ? "bf16" : used == ov::element::f16 ? "fp16" : "fp32";
     const std::string asked = to_string(options_.precision);
     return fmt::format("OpenVINO {} on the CPU, {}{}, threads: {}", build.substr(0, build.find('-')), precision,
-                       precision == asked ? "" : " (" + asked + " is not to be had on this CPU)",
+                       precision == asked ? "" : " (" + asked + " is not available on this CPU)",
                        model.get_property(ov::inference_num_threads));
   }
 

@@ -15,7 +15,7 @@ at::ScalarType scalar_type(Precision precision) {
   return precision == Precision::bf16 ? at::kBFloat16 : at::kHalf;
 }
 
-/// What a file lacks is in the first sentence; advice follows.
+/// The first sentence says what is wrong with the file; advice follows.
 std::string first_sentence(const std::string& text) {
   return std::string(trim(text.substr(0, std::min(text.find('\n'), text.find(". ")))));
 }
@@ -94,7 +94,7 @@ class TorchEngine : public Engine {
       module_ = torch::jit::freeze(module_);
       if (type_ != at::kFloat) convert_constants(module_.get_method("forward").graph()->block(), type_);
     } catch (const std::exception& error) {
-      throw UsageError("{} is damaged or no network that libtorch can read: {}", file.string(),
+      throw UsageError("{} is damaged or not a network that libtorch can read: {}", file.string(),
                        first_sentence(error.what()));
     }
   }

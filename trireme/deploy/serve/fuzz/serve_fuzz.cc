@@ -4,7 +4,6 @@
 //   build-fuzz/bin/serve_fuzz -max_total_time=30 trireme/deploy/serve/fuzz/corpus
 #include <cstdint>
 #include <cstdlib>
-#include <string_view>
 
 #include "trireme/deploy/serve/predict_request.h"
 

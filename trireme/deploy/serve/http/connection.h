@@ -1,14 +1,12 @@
 // One client's connection: its bytes, what it is doing, and by when. Internal to Loop, whose thread owns it.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
-#include "trireme/deploy/serve/http/message.h"
 #include "trireme/deploy/serve/http/parser.h"
 
 namespace trireme::http {

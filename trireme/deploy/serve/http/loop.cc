@@ -1,6 +1,5 @@
 #include "trireme/deploy/serve/http/loop.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,4 +1,4 @@
-#include "trireme/nn/conv_bn_act.h"
+#include "trireme/nn/layers.h"
 
 #include <torch/torch.h>
 
@@ -33,7 +33,36 @@ torch::nn::BatchNorm2d normalisation(const ConvBnActOptions& options) {
       torch::nn::BatchNorm2dOptions(options.out).eps(options.bn_epsilon).momentum(options.bn_momentum));
 }
 
+torch::nn::Conv2d pointwise(int64_t in, int64_t out) {
+  if (in < 1 || out < 1)
+    throw UsageError("SqueezeExcite: a layer of {} channels in and {} out; both must be 1 or more", in, out);
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 1));
+}
+
 }  // namespace
+
+torch::Tensor activate(const torch::Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return torch::relu(x);
+    case Activation::hardswish:
+      return torch::hardswish(x);
+    case Activation::sigmoid:
+      return torch::sigmoid(x);
+    case Activation::hardsigmoid:
+      return torch::hardsigmoid(x);
+    case Activation::hardsigmoid_fifth:
+      return torch::clamp(x * 0.2 + 0.5, 0, 1);
+  }
+  TORCH_CHECK(false, "activation ", static_cast<int>(activation), " does not exist");
+}
+
+torch::Tensor activate_in_place(torch::Tensor x, Activation activation) {
+  // The others' gradients need x, of which an in-place call would have to keep a copy.
+  return activation == Activation::relu ? x.relu_() : activate(x, activation);
+}
 
 ConvBnUnit::ConvBnUnit(torch::nn::Module& parent, const ConvBnActOptions& options)
     : conv_(parent.register_module(options.conv_name, convolution(options))),
@@ -52,6 +81,26 @@ FoldedConv ConvBnUnit::folded() const {
   const torch::Tensor bias = wide(bn_->bias) - wide(bn_->running_mean) * scale;
   const auto type = conv_->weight.scalar_type();
   return {(wide(conv_->weight) * scale.reshape({-1, 1, 1, 1})).to(type), bias.to(type)};
+}
+
+SqueezeExciteImpl::SqueezeExciteImpl(const SqueezeExciteOptions& options)
+    : squeeze_(register_module(options.squeeze_name, pointwise(options.channels, options.squeeze))),
+      excite_(register_module(options.excite_name, pointwise(options.squeeze, options.channels))),
+      gate_(options.gate) {}
+
+torch::Tensor SqueezeExciteImpl::forward(const torch::Tensor& x) {
+  const torch::Tensor mean = torch::adaptive_avg_pool2d(x, {1, 1});
+  return x * activate(excite_->forward(squeeze_->forward(mean).relu_()), gate_);
+}
+
+DropoutImpl::DropoutImpl(double p, DropoutScale scale) : p_(p), scale_(scale) {
+  if (!(p >= 0 && p < 1)) throw UsageError("Dropout: the probability is {}; it must be in [0, 1)", p);
+}
+
+torch::Tensor DropoutImpl::forward(const torch::Tensor& x) {
+  if (p_ == 0) return x;
+  const torch::Tensor y = torch::dropout(x, p_, is_training());
+  return scale_ == DropoutScale::in_evaluation ? y * (1 - p_) : y;
 }
 
 }  // namespace trireme::nn

@@ -1,23 +1,30 @@
+#include "trireme/deploy/bundle/description.h"
+
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "trireme/config/check.h"
 #include "trireme/config/parse.h"
 #include "trireme/config/unread.h"
+#include "trireme/config/write.h"
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
-#include "trireme/deploy/bundle/description.h"
 
 namespace trireme::bundle {
 namespace {
 
 namespace fs = std::filesystem;
+using config::Kind;
 using config::Node;
+using config::Value;
+using config::ValuePtr;
 
 constexpr config::Limits kLimits{.bytes = size_t{16} << 20, .values = 2'000'000};  // tens of thousands of labels
 constexpr int64_t kLargestSide = 1 << 16;
+constexpr std::array<const char*, 3> kActivations{"softmax", "sigmoid", "none"};  // in the order of Activation
 constexpr const char* kAdvice =
     "one of them is of another export, or was not copied whole: export again, or copy the whole folder again (without "
     "Files in inference.yml nothing is compared)";
@@ -43,9 +50,9 @@ Input read_input(const Node& section) {
 }
 
 Activation read_activation(const Node& section) {
-  const std::string name = config::choice(section, "activation", "softmax", {"softmax", "sigmoid", "none"});
-  if (name == "none") return Activation::none;
-  return name == "sigmoid" ? Activation::sigmoid : Activation::softmax;
+  const std::string name =
+      config::choice(section, "activation", kActivations[0], {kActivations.begin(), kActivations.end()});
+  return static_cast<Activation>(std::find(kActivations.begin(), kActivations.end(), name) - kActivations.begin());
 }
 
 Output read_output(const Node& section, size_t labels) {
@@ -87,18 +94,78 @@ void check_labels(const Node& root, const Description& description) {
               description.output.class_num);
 }
 
+// --- the text of inference.yml
+
+ValuePtr scalar(std::string text) {
+  auto value = std::make_shared<Value>();
+  value->kind = Kind::scalar;
+  value->text = std::move(text);
+  return value;
+}
+
+ValuePtr number(int64_t n) {
+  return scalar(std::to_string(n));
+}
+
+/// In quotes: a class may be called `no` or `1`.
+ValuePtr word(const std::string& text) {
+  ValuePtr value = scalar(text);
+  value->quoted = true;
+  return value;
+}
+
+ValuePtr list(std::vector<ValuePtr> items) {
+  auto value = std::make_shared<Value>();
+  value->kind = Kind::list;
+  value->items = std::move(items);
+  return value;
+}
+
+ValuePtr map(std::vector<std::pair<std::string, ValuePtr>> entries) {
+  auto value = std::make_shared<Value>();
+  value->kind = Kind::map;
+  value->entries = std::move(entries);
+  return value;
+}
+
+ValuePtr input_section(const Input& input) {
+  return map({{"name", word(input.name)},
+              {"shape", list({number(-1), number(input.channels), number(input.height), number(input.width)})}});
+}
+
+ValuePtr output_section(const Output& output) {
+  return map({{"name", word(output.name)},
+              {"activation", scalar(to_string(output.activation))},
+              {"class_num", number(output.class_num)}});
+}
+
+ValuePtr post_process(const Description& description) {
+  const ValuePtr topk = map({{"topk", number(description.topk)}});
+  std::vector<ValuePtr> labels;
+  for (const std::string& label : description.labels) labels.push_back(word(label));
+  if (!labels.empty()) topk->set("label_list", list(std::move(labels)));
+  return map({{"Topk", topk}});
+}
+
+ValuePtr files_section(const std::map<std::string, FileSum>& files) {
+  const ValuePtr section = map({});
+  for (const auto& [name, sum] : files)
+    section->set(name, map({{"bytes", number(static_cast<int64_t>(sum.bytes))}, {"crc32c", number(sum.crc32c)}}));
+  return section;
+}
+
+std::map<std::string, FileSum> networks_in(const fs::path& folder) {
+  std::map<std::string, FileSum> files;
+  std::error_code absent;
+  for (const char* name : {kOnnxFile, kTorchFile})
+    if (fs::is_regular_file(folder / name, absent)) files[name] = sum_of_file(folder / name);
+  return files;
+}
+
 }  // namespace
 
 const char* to_string(Activation activation) {
-  switch (activation) {
-    case Activation::sigmoid:
-      return "sigmoid";
-    case Activation::none:
-      return "none";
-    case Activation::softmax:
-      break;
-  }
-  return "softmax";
+  return kActivations.at(static_cast<size_t>(activation));
 }
 
 Description parse(const std::string& text, const std::string& source) {
@@ -126,6 +193,29 @@ Description read(const fs::path& folder) {
     throw UsageError("cannot read {}: {}; `trireme export` writes it beside the network", printable(file.string()),
                      errno_text(errno));
   return parse(*text, file.string());
+}
+
+std::string to_yaml(const Description& description) {
+  const ValuePtr root = map({{"Global", map({{"model_name", word(description.model_name)}})},
+                             {"Input", input_section(description.input)},
+                             {"Output", output_section(description.output)}});
+  if (!description.transform_ops.is_null())
+    root->set("PreProcess", map({{"transform_ops", description.transform_ops.value()}}));
+  root->set("PostProcess", post_process(description));
+  if (!description.files.empty()) root->set("Files", files_section(description.files));
+  return config::write_yaml(*root);
+}
+
+Description write(const fs::path& folder, Description description) {
+  const fs::path file = folder / kDescriptionFile;
+  description.files = networks_in(folder);
+  const std::string text = to_yaml(description);
+  parse(text, file.string());  // what read() would refuse is refused here
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) throw SystemError(failed.value(), "cannot make the folder {}", folder.string());
+  write_file_atomically(file, text);
+  return description;
 }
 
 void check_network(const fs::path& folder, const std::string& name, const Description& description) {
