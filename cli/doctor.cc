@@ -11,10 +11,10 @@
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
 #include "trireme/core/plugin.h"
+#include "trireme/core/token.h"
 #include "trireme/core/version.h"
 #include "trireme/launch/launcher.h"
 #include "trireme/launch/machine/devices.h"
-#include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/options/help.h"
 #include "trireme/launch/options/options.h"
 
@@ -91,8 +91,8 @@ void check_limits() {
 
 void check_token() {
   try {
-    line(true, launch::configured_token() ? "token file found: nodes will be authenticated"
-                                          : "no token file: nodes of a job on several machines are not authenticated");
+    line(true, configured_token() ? "token file found: nodes will be authenticated"
+                                  : "no token file: nodes of a job on several machines are not authenticated");
   } catch (const UsageError& error) {
     line(false, error.what());
   }
@@ -117,12 +117,12 @@ int doctor(const Words& words) {
   Words all{"--check_only", "--job_id", "doctor"};
   all.insert(all.end(), words.begin(), words.end());
   all.insert(all.end(), {"--", "true"});
-  const launch::PlainLog log;
+  const auto log = launch::plain_log();
   launch::Request request = launch::parse_launch(all, env::all(), "trireme doctor");
   if (request.help_topic) return fmt::print("{}{}", kUsage, launch::launch_help("nodes")), 0;
   if (request.command != Words{"true"})
     throw UsageError("doctor takes no program, only options; see: trireme doctor --help");
-  if (request.nodes->max < 2)
+  if (*request.nodes < 2)
     throw UsageError("doctor needs two machines or more; add --ips a,b (see: trireme doctor --help)");
   return launch::run_launch(std::move(request));
 }

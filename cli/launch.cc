@@ -9,7 +9,7 @@
 namespace trireme::cli {
 
 int launch(const Words& words) {
-  const launch::PlainLog log;
+  const auto log = launch::plain_log();
   launch::Request request = launch::parse_launch(words, env::all());
   if (!request.help_topic) return launch::run_launch(std::move(request));
   fmt::print("{}", launch::launch_help(*request.help_topic));

@@ -27,7 +27,7 @@ double tolerance_value(const Given& given) {
 std::string precision_value(const Given& given) {
   for (const char* known : {"fp32", "fp16", "bf16", "int8"})
     if (given.text == known) return given.text;
-  throw UsageError("{}: is none of fp32, fp16, bf16, int8", given.shown());
+  throw UsageError("{}: must be fp32, fp16, bf16 or int8", given.shown());
 }
 
 // --- the tables

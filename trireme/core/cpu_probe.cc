@@ -57,8 +57,8 @@ void execute_tiles() {
   ::_exit(::write(out, "+", 1) == 1 ? 0 : 1);
 }
 
-// The child itself says that it lives: where SIGCHLD is ignored, or somebody else waits for all children, waitpid() can
-// only say that it has ended. No word counts as death, since to do without AMX costs speed, to die of it everything.
+// The child itself reports that it survived: where SIGCHLD is ignored, or another thread waits for all children,
+// waitpid() only says that it has ended. No report counts as death: doing without AMX costs speed, dying costs the job.
 bool dies_of_amx() {
   if (!announces_amx()) return false;
   int ends[2];

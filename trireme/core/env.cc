@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <set>
 #include <stdexcept>
 
 namespace trireme::env {
@@ -132,9 +133,12 @@ const std::vector<Variable>& variables() {
 namespace {
 
 bool is_listed(std::string_view name) {
-  for (const Variable& variable : variables())
-    if (name == variable.name) return true;
-  return false;
+  static const std::set<std::string_view> names = [] {
+    std::set<std::string_view> all;
+    for (const Variable& variable : variables()) all.insert(variable.name);
+    return all;
+  }();
+  return names.contains(name);
 }
 
 }  // namespace

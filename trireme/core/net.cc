@@ -75,6 +75,13 @@ int try_connect(int socket, const SocketAddress& address, Deadline deadline) {
   return error;
 }
 
+SocketAddress ask_for_address(int (*ask)(int, sockaddr*, socklen_t*), int socket, const char* whose) {
+  SocketAddress address;
+  address.length = sizeof address.storage;
+  if (ask(socket, address.get(), &address.length) != 0) throw SystemError(errno, "cannot read {} address", whose);
+  return address;
+}
+
 const char* connect_advice(int error) {
   switch (error) {
     case ECONNREFUSED:
@@ -183,19 +190,11 @@ UniqueFd connect_tcp(const Endpoint& endpoint, Deadline deadline) {
 }
 
 SocketAddress local_address(int socket) {
-  SocketAddress address;
-  address.length = sizeof address.storage;
-  if (::getsockname(socket, address.get(), &address.length) != 0)
-    throw SystemError(errno, "cannot read a socket's address");
-  return address;
+  return ask_for_address(::getsockname, socket, "a socket's");
 }
 
 SocketAddress peer_address(int socket) {
-  SocketAddress address;
-  address.length = sizeof address.storage;
-  if (::getpeername(socket, address.get(), &address.length) != 0)
-    throw SystemError(errno, "cannot read a peer's address");
-  return address;
+  return ask_for_address(::getpeername, socket, "a peer's");
 }
 
 void tune_control_socket(int socket) {
@@ -227,8 +226,8 @@ std::vector<Interface> local_interfaces() {
   return interfaces;
 }
 
-std::optional<Interface> interface_with(const std::string& ip) {
-  for (const Interface& interface : local_interfaces())
+std::optional<Interface> interface_with(const std::string& ip, const std::vector<Interface>& interfaces) {
+  for (const Interface& interface : interfaces)
     if (interface.ip == ip) return interface;
   if (ip.starts_with("127.")) return Interface{"lo", ip, true};  // the whole block is this machine
   return std::nullopt;

@@ -61,8 +61,9 @@ struct Interface {
 };
 /// Addresses of the interfaces that are up, IPv4 before IPv6, link-local IPv6 left out.
 std::vector<Interface> local_interfaces();
-/// The interface that carries `ip`, if it is one of this machine's.
-std::optional<Interface> interface_with(const std::string& ip);
+/// The interface that has `ip`, if it is one of this machine's.
+std::optional<Interface> interface_with(const std::string& ip,
+                                        const std::vector<Interface>& interfaces = local_interfaces());
 /// The local address from which packets to `host` would leave.
 std::string source_ip_towards(const std::string& host);
 std::string host_name();

@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLongestTime = std::chrono::days(30);
+constexpr milliseconds kMaxTime = std::chrono::days(30);
 constexpr double kMaxBytes = static_cast<double>(int64_t{1} << 40);
 
 struct Unit {
@@ -63,7 +63,7 @@ bool bool_value(const Given& given) {
 
 milliseconds duration_value(const Given& given) {
   const auto value = quantity(given.text, kTimes);
-  if (!value || *value > static_cast<double>(kLongestTime.count()))
+  if (!value || *value > static_cast<double>(kMaxTime.count()))
     throw UsageError("{}: must be a time from 0 to 30 days, like 10, 10s, 500ms, 2m or 1h (a plain number is seconds)",
                      given.shown());
   return milliseconds(static_cast<int64_t>(*value));

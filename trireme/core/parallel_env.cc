@@ -18,7 +18,7 @@ using Variables = ParallelEnv::Variables;
 using Names = std::initializer_list<const char*>;
 
 constexpr int kMaxRanks = 1 << 24;
-constexpr int64_t kLongestTimeout = int64_t{1} << 40;  // milliseconds; some 35 years
+constexpr int64_t kMaxTimeout = int64_t{1} << 40;  // milliseconds; some 35 years
 
 std::string value(const Variables& variables, const char* name) {
   const auto found = variables.find(name);
@@ -172,7 +172,7 @@ void read_device(ParallelEnv& env, const Variables& variables) {
 void read_settings(ParallelEnv& env, const Variables& variables) {
   if (has(variables, "FLAGS_nccl_nrings")) env.nrings = static_cast<int>(number(variables, "FLAGS_nccl_nrings", 1, 8));
   if (has(variables, "PADDLE_PG_TIMEOUT"))
-    env.pg_timeout = std::chrono::milliseconds(number(variables, "PADDLE_PG_TIMEOUT", 1, kLongestTimeout));
+    env.pg_timeout = std::chrono::milliseconds(number(variables, "PADDLE_PG_TIMEOUT", 1, kMaxTimeout));
 }
 
 // --- mpirun and srun
@@ -189,7 +189,7 @@ bool has_both(const Variables& variables, const RankNames& names) {
   return has(variables, names.rank) && has(variables, names.size);
 }
 
-// The batch script itself has SLURM_PROCID and the number of tasks too, but is nobody's rank. Neither are the steps
+// The batch script itself has SLURM_PROCID and the number of tasks too, but is not a rank. Neither are the steps
 // that Slurm makes for it and for interactive shells; their numbers are the last of 32 bits.
 bool is_slurm_task(const Variables& variables) {
   constexpr int64_t kFirstSpecialStep = 0xfffffff0;
@@ -272,7 +272,7 @@ void check_foreign_place(const ParallelEnv& env) {
         env.node_rank, env.node_count);
 }
 
-// Whose names count; "" when nobody's are there.
+// The launcher whose variables count; "" when there are none.
 const char* launcher_of(const Variables& variables) {
   const bool torchrun = speaks_torchrun(variables);
   if (torchrun || speaks_paddle(variables))
@@ -301,54 +301,10 @@ void read_launched(ParallelEnv& env, const Variables& variables) {
   env.restart_count = agreed(variables, {"TORCHELASTIC_RESTART_COUNT"}, 0).value_or(0);
 }
 
-constexpr const char* kRead[] = {
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_RANK",
-    "GROUP_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCHELASTIC_RESTART_COUNT",
-    "PADDLE_TRAINER_ID",
-    "PADDLE_TRAINERS_NUM",
-    "PADDLE_LOCAL_RANK",
-    "PADDLE_LOCAL_SIZE",
-    "PADDLE_RANK_IN_NODE",
-    "PADDLE_NNODES",
-    "PADDLE_MASTER",
-    "PADDLE_CURRENT_ENDPOINT",
-    "PADDLE_TRAINER_ENDPOINTS",
-    "PADDLE_DISTRI_BACKEND",
-    "PADDLE_PG_TIMEOUT",
-    "PADDLE_BACKUP_ENV_PATH",
-    "FLAGS_selected_gpus",
-    "FLAGS_nccl_nrings",
-    "TRIREME_JOB_ID",
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "OMPI_COMM_WORLD_LOCAL_SIZE",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MPI_LOCALRANKID",
-    "MPI_LOCALNRANKS",
-    "SLURM_STEP_ID",
-    "SLURM_PROCID",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_NTASKS",
-    "SLURM_LOCALID",
-    "SLURM_STEP_TASKS_PER_NODE",
-    "SLURM_NODEID",
-    "SLURM_STEP_NUM_NODES",
-    "SLURM_NNODES",
-};
-
 Variables read_variables() {
   Variables variables;
-  for (const char* name : kRead)
-    if (const auto found = env::get_nonempty(name)) variables[name] = *found;
+  for (const env::Variable& known : env::variables())
+    if (auto found = env::get_nonempty(known.name)) variables.emplace(known.name, *std::move(found));
   return variables;
 }
 

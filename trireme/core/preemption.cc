@@ -103,7 +103,7 @@ void install(int number) TRIREME_REQUIRES(g_mutex) {
   Watch& watch = watch_of(number);
   if (watch.users++ > 0 || is_ignored(now) || is_ours(now)) return;
   watch.before = now;
-  watch.received = 0;  // nobody else has looked at it: this is the first user
+  watch.received = 0;  // this is the first user, so no other has read it
   watch.first_at = 0;
   const struct sigaction ours = our_action();
   ::sigaction(number, &ours, nullptr);

@@ -10,6 +10,7 @@
 
 #include <cerrno>
 
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/text.h"
@@ -73,6 +74,21 @@ Token Token::from_file(const std::filesystem::path& path) {
         "token file {} must hold {} hexadecimal digits, it holds {} characters; make one with: openssl rand -hex {}",
         path.string(), 2 * kSize, hex.size(), kSize);
   return Token(from_hex(hex));
+}
+
+std::optional<Token> configured_token() {
+  if (const auto file = env::get_nonempty("TRIREME_TOKEN_FILE")) return Token::from_file(*file);
+  std::filesystem::path folder;
+  if (const auto config = env::get_nonempty("XDG_CONFIG_HOME"))
+    folder = *config;
+  else if (const auto home = env::get_nonempty("HOME"))
+    folder = std::filesystem::path(*home) / ".config";
+  else
+    return std::nullopt;
+  const auto file = folder / "trireme" / "token";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  return Token::from_file(file);
 }
 
 std::string random_bytes(size_t count) {

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,10 @@ class Token {
   explicit Token(std::string bytes) : bytes_(std::move(bytes)) {}
   std::string bytes_;
 };
+
+/// The token of the user's jobs: from TRIREME_TOKEN_FILE if set (unreadable is an error, never passed over), else from
+/// ~/.config/trireme/token if that exists, else nothing.
+std::optional<Token> configured_token();
 
 std::string random_bytes(size_t count);
 std::string sha256(std::string_view bytes);

@@ -9,8 +9,6 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kMaxLines = 30;  // as many as the screen shows
-
 void keep_last(std::vector<std::string>& lines, size_t count) {
   if (lines.size() > count) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(count));
 }
@@ -27,7 +25,7 @@ bool waited_for(const EndedRanks::Wait& wait, int rank) {
 }  // namespace
 
 void EarlyEnds::note(WorkerEnding worker) {
-  keep_last(worker.last_lines, kMaxLines);
+  keep_last(worker.last_lines, kShownLines);
   try {
     ended_.note_end(worker.rank, to_json(worker));
   } catch (const Error&) {

@@ -1,5 +1,5 @@
 // Ranks that ended with exit code 0 although other ranks needed them. The launchers note every rank that ends well; a
-// rank that gives up waiting notes for whom it waited (store/ended_ranks.h). Where both notes name one rank, that rank
+// rank that gives up waiting notes which ranks it waited for (store/ended_ranks.h). Where both notes name one rank, that rank
 // is the culprit, and the ranks that waited are its victims.
 //
 //   EarlyEnds ends(store, attempt);

@@ -64,7 +64,7 @@ std::optional<Clock::time_point> JobState::verdict_at() const {
 std::optional<int> JobState::culprit(Clock::time_point now) const {
   const auto at = verdict_at();
   const auto certain = first_failure(false);
-  // When nobody is left to fail, there is nothing to wait for.
+  // When no worker is left that could fail, there is nothing to wait for.
   const bool nobody_runs =
       std::all_of(workers_.begin(), workers_.end(), [](const Worker& w) { return w.exit.has_value(); });
   const bool nobody_can_fail = nobody_runs && (timing_.whole_job || certain);

@@ -13,7 +13,7 @@
 #include "trireme/launch/machine/local_node.h"
 #include "trireme/launch/machine/program.h"
 #include "trireme/launch/nodes/meeting.h"
-#include "trireme/launch/nodes/node_report.h"
+#include "trireme/launch/nodes/node_check.h"
 #include "trireme/launch/nodes/seat.h"
 #include "trireme/launch/nodes/ssh.h"
 #include "trireme/launch/report/table.h"
@@ -26,21 +26,6 @@ std::string plain_text(LogLevel level, std::string_view text) {
   const char* kind = level == LogLevel::warning ? "warning: " : level == LogLevel::error ? "error: " : "";
   return fmt::format("trireme: {}{}", kind, text);
 }
-
-// While one exists, log messages go to the console between the workers' lines.
-class ConsoleLog {
- public:
-  explicit ConsoleLog(proc::Console& console)
-      : before_(
-            set_log_sink([&console](LogLevel level, std::string_view text) { console.say(plain_text(level, text)); })) {
-  }
-  ~ConsoleLog() { set_log_sink(std::move(before_)); }
-  ConsoleLog(const ConsoleLog&) = delete;
-  ConsoleLog& operator=(const ConsoleLog&) = delete;
-
- private:
-  LogSink before_;
-};
 
 PlanContext plan_context(int restart) {
   return {.restart = restart, .amx_broken = amx_is_broken(), .inherited = env::all()};
@@ -110,13 +95,9 @@ class Job {
       meeting_.link().begin(attempt, [&] { return objection(signals); });
       const AttemptResult ended = Supervisor({.request = request_,
                                               .plan = plan,
-                                              .node = meeting_.node(),
                                               .attempt = attempt,
-                                              .store = meeting_.store(),
-                                              .keys = meeting_.keys(),
-                                              .token = meeting_.token(),
+                                              .meeting = meeting_,
                                               .ports = self_.ports,
-                                              .link = meeting_.link(),
                                               .signals = signals,
                                               .console = console_,
                                               .end_of_input = end_of_input})
@@ -140,7 +121,7 @@ class Job {
     console_.write(proc::Console::kLauncher, true, "", environment_table(*local.at(0), static_cast<int>(local.size())));
   }
 
-  // A user who has pressed Ctrl-C does not want a restart, whenever that was.
+  // After Ctrl-C, at whatever moment, the job is not restarted.
   std::optional<JobOutcome> objection(proc::SignalGate& signals) {
     if (const auto signal = signals.look(); signal && interrupted_ == 0) interrupted_ = *signal;
     if (interrupted_ == 0) return std::nullopt;
@@ -218,12 +199,9 @@ class Job {
 
 }  // namespace
 
-PlainLog::PlainLog()
-    : before_(set_log_sink(
-          [](LogLevel level, std::string_view text) { fmt::print(stderr, "{}\n", plain_text(level, text)); })) {}
-
-PlainLog::~PlainLog() {
-  set_log_sink(std::move(before_));
+ScopedLogSink plain_log() {
+  return ScopedLogSink(
+      [](LogLevel level, std::string_view text) { fmt::print(stderr, "{}\n", plain_text(level, text)); });
 }
 
 int run_launch(Request request) {
@@ -236,7 +214,8 @@ int run_launch(Request request) {
   LocalNode self = describe_local_node(request, seat);
   forget_old_result(self.info.log_dir);
   proc::Console console;
-  const ConsoleLog log(console);
+  // Between the workers' lines.
+  const ScopedLogSink log([&](LogLevel level, std::string_view text) { console.say(plain_text(level, text)); });
   std::optional<TerminalWatch> terminal;
   terminal.emplace(parent.end_of_input);
   const auto meeting = seat.nodes > 1 ? Meeting::with_others(request, seat, self.info, parent.token)

@@ -61,21 +61,12 @@ std::vector<std::string> command_of(const Request& request, int rank) {
   return command;
 }
 
-struct Place {
-  int rank;
-  int local_rank;
-  int node;
-};
-
-WorkerPlan plan_worker(const JobFacts& job, const Place& place, std::shared_ptr<const std::string> endpoints) {
-  const NodeInfo& node = job.nodes[static_cast<size_t>(place.node)];
-  WorkerPlan worker;
-  worker.rank = place.rank;
-  worker.local_rank = place.local_rank;
-  worker.node = place.node;
-  worker.endpoint = {node.address, node.ports[static_cast<size_t>(place.local_rank)]};
-  worker.device = device_words(node, place.local_rank);
-  worker.command = command_of(job.request, place.rank);
+/// `worker` knows its place: rank, local rank, node.
+WorkerPlan plan_worker(const JobFacts& job, WorkerPlan worker, std::shared_ptr<const std::string> endpoints) {
+  const NodeInfo& node = job.nodes[static_cast<size_t>(worker.node)];
+  worker.endpoint = {node.address, node.ports[static_cast<size_t>(worker.local_rank)]};
+  worker.device = device_words(node, worker.local_rank);
+  worker.command = command_of(job.request, worker.rank);
   worker.trainer_endpoints = std::move(endpoints);
   worker.environment = worker_environment(job, worker);
   worker.unset = misleading_variables(job, worker);
@@ -100,7 +91,8 @@ JobPlan make_plan(const Request& request, const std::vector<NodeInfo>& nodes, co
   plan.workers.reserve(static_cast<size_t>(job.world_size));
   for (int node = 0; node < static_cast<int>(nodes.size()); ++node)
     for (int local = 0; local < nodes[static_cast<size_t>(node)].processes; ++local)
-      plan.workers.push_back(plan_worker(job, {plan.world_size(), local, node}, endpoints));
+      plan.workers.push_back(
+          plan_worker(job, {.rank = plan.world_size(), .local_rank = local, .node = node}, endpoints));
   return plan;
 }
 

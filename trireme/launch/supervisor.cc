@@ -53,19 +53,19 @@ struct Supervisor::Worker {
 
 Supervisor::Supervisor(const SupervisorContext& context)
     : context_(context),
-      state_(static_cast<int>(context.plan.workers_of(context.node).size()),
+      state_(static_cast<int>(context.plan.workers_of(context.meeting.node()).size()),
              {.grace = context.request.grace, .whole_job = context.plan.nodes.size() == 1}),
-      early_ends_(context.keys, context.attempt),
-      token_file_(make_memory_file("trireme-token", context.token.bytes())) {
+      early_ends_(context.meeting.keys(), context.attempt),
+      token_file_(make_memory_file("trireme-token", context.meeting.token().bytes())) {
   set_.adopt_orphans();
-  for (const int fd : context_.link.wake_fds()) set_.watch(fd);
+  for (const int fd : context_.meeting.link().wake_fds()) set_.watch(fd);
   if (context_.end_of_input >= 0) set_.watch(context_.end_of_input);
 }
 
 Supervisor::~Supervisor() = default;
 
 AttemptResult Supervisor::run() {
-  outcome_ = context_.link.outcome();
+  outcome_ = context_.meeting.link().outcome();
   if (outcome_) return {.outcome = *outcome_};  // called off before it began
   start_workers();
   while (!over()) turn();
@@ -82,7 +82,7 @@ AttemptResult Supervisor::run() {
 // --- starting
 
 void Supervisor::start_workers() {
-  const auto plans = context_.plan.workers_of(context_.node);
+  const auto plans = context_.plan.workers_of(context_.meeting.node());
   const bool bound = context_.request.bind != Bind::none;
   const auto cpus =
       share_cores(context_.request.bind, bound ? machine_topology() : Topology{}, static_cast<int>(plans.size()));
@@ -91,9 +91,7 @@ void Supervisor::start_workers() {
     Worker& worker = *workers_.back();
     const auto& tee = context_.request.tee;
     worker.shown = context_.request.tee_all || std::find(tee.begin(), tee.end(), worker.plan.local_rank) != tee.end();
-    if (worker.plan.local_rank != 0)
-      worker.prefix =
-          fmt::format("{}:{} ", context_.plan.nodes[static_cast<size_t>(context_.node)].host, worker.plan.rank);
+    if (worker.plan.local_rank != 0) worker.prefix = fmt::format("{}:{} ", this_node().host, worker.plan.rank);
     open_log(worker);
     write_backup_environment(worker);
   }
@@ -104,7 +102,7 @@ void Supervisor::start_workers() {
 }
 
 proc::ProcessSpec Supervisor::spec_of(const Worker& worker, const std::vector<int>& cpus) const {
-  const WorkerResources resources{.store = context_.store,
+  const WorkerResources resources{.store = context_.meeting.store(),
                                   .token_fd = token_file_.get(),
                                   .listen_fd = context_.ports.socket(worker.plan.local_rank)};
   VariableMap variables = worker_variables(worker.plan, resources);
@@ -123,7 +121,7 @@ bool Supervisor::gets_terminal(const WorkerPlan& plan) const {
 }
 
 void Supervisor::open_log(Worker& worker) {
-  const std::filesystem::path folder = context_.plan.nodes[static_cast<size_t>(context_.node)].log_dir;
+  const std::filesystem::path folder = this_node().log_dir;
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) say_log_error(fmt::format("cannot make the log folder {}: {}", folder.string(), error.message()));
@@ -148,7 +146,7 @@ void Supervisor::write_backup_environment(Worker& worker) {
 
 void Supervisor::turn() {
   for (proc::Event& event : set_.wait(next_look(), context_.signals.open())) handle(event);
-  handle_signals();
+  while (const auto signal = context_.signals.take()) interrupt(*signal);
   flush_held_lines(false);
   consult_link();
   send_due_signals();
@@ -180,20 +178,12 @@ void Supervisor::handle(proc::Event& event) {
     return;  // the link is asked in every turn
   }
   Worker& worker = *workers_.at(static_cast<size_t>(event.process));
-  switch (event.kind) {
-    case proc::Event::Kind::output:
-      return handle_output(worker, event);
-    case proc::Event::Kind::exited:
-      return handle_exit(worker, event);
-    case proc::Event::Kind::finished:
-      return state_.finished(event.process);
-    case proc::Event::Kind::wakeup:
-      break;
-  }
-}
-
-void Supervisor::handle_output(Worker& worker, const proc::Event& event) {
-  emit(worker, event.stream, worker.cutters[static_cast<int>(event.stream)].feed(event.bytes));
+  if (event.kind == proc::Event::Kind::output)
+    emit(worker, event.stream, worker.cutters[static_cast<int>(event.stream)].feed(event.bytes));
+  else if (event.kind == proc::Event::Kind::exited)
+    handle_exit(worker, event);
+  else
+    state_.finished(event.process);
 }
 
 void Supervisor::emit(Worker& worker, proc::Stream stream, const std::string& text) {
@@ -224,7 +214,7 @@ void Supervisor::say_log_error(const std::optional<std::string>& problem) {
 
 void Supervisor::handle_exit(Worker& worker, const proc::Event& event) {
   worker.pid = event.pid;
-  const bool unexplained_kill = event.status.signal() == SIGKILL && !state_.stopping();
+  const bool unexplained_kill = event.status.signal == SIGKILL && !state_.stopping();
   worker.ending = to_ending(event);
   worker.ending->out_of_memory_kill = unexplained_kill && memory_.killed(worker.pid);
   worker.ended = event.when;
@@ -262,16 +252,12 @@ WorkerEnding Supervisor::culprit_behind(const Worker& worker) {
 
 // --- reasons to stop
 
-void Supervisor::handle_signals() {
-  while (const auto signal = context_.signals.take()) interrupt(*signal);
-}
-
 void Supervisor::interrupt(int signal) {
   if (!state_.interrupt(signal, Clock::now())) return;
   context_.console.say(fmt::format("{}: passed on to the workers, which have {:g} s to end; a second signal kills them",
                                    signal_name(signal), std::chrono::duration<double>(context_.request.grace).count()));
   send_due_signals();
-  context_.link.report(JobOutcome::of_signal(signal, host_name()));
+  context_.meeting.link().report(JobOutcome::of_signal(signal, host_name()));
 }
 
 // The terminal of --ssh sends a byte for a signal; its end means that the terminal is gone.
@@ -286,21 +272,21 @@ void Supervisor::consult_link() {
   if (!reported_) confirm_early_ends();
   if (!reported_ && state_.all_succeeded()) {
     reported_ = true;
-    context_.link.report_success();
+    context_.meeting.link().report_success();
   } else if (const auto culprit = state_.culprit(Clock::now()); culprit && !reported_) {
     reported_ = true;
     flush_held_lines(true);
     state_.stop(SIGTERM, Clock::now());
     send_due_signals();  // before the report, which may have to wait for a slow network
-    context_.link.report(JobOutcome::of_culprit(culprit_behind(*workers_[static_cast<size_t>(*culprit)])));
+    context_.meeting.link().report(JobOutcome::of_culprit(culprit_behind(*workers_[static_cast<size_t>(*culprit)])));
   }
-  if (!outcome_) outcome_ = context_.link.outcome();
+  if (!outcome_) outcome_ = context_.meeting.link().outcome();
   if (outcome_ && outcome_->kind != JobOutcome::Kind::success) state_.stop(SIGTERM, Clock::now());
 }
 
 WorkerEnding Supervisor::ending_of(const Worker& worker) const {
   WorkerEnding ending{.rank = worker.plan.rank, .local_rank = worker.plan.local_rank};
-  ending.host = context_.plan.nodes[static_cast<size_t>(worker.plan.node)].host;
+  ending.host = this_node().host;
   ending.pid = worker.ending ? worker.pid : set_.pid(worker.process);
   ending.unkillable = !worker.ending.has_value();
   if (worker.ending) ending.ending = *worker.ending;

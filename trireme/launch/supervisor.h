@@ -8,11 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "trireme/core/token.h"
 #include "trireme/launch/early_ends.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/ports.h"
-#include "trireme/launch/nodes/job_link.h"
+#include "trireme/launch/nodes/meeting.h"
 #include "trireme/launch/plan.h"
 #include "trireme/launch/report/failure_report.h"
 #include "trireme/proc/console.h"
@@ -27,13 +26,9 @@ namespace trireme::launch {
 struct SupervisorContext {
   const Request& request;
   const JobPlan& plan;
-  int node = 0;
   int attempt = 0;
-  Endpoint store;
-  std::shared_ptr<Store> keys;  // the same store, as this launcher uses it
-  const Token& token;
+  Meeting& meeting;
   const NodePorts& ports;
-  JobLink& link;
   proc::SignalGate& signals;
   proc::Console& console;
   int end_of_input = -1;  // --ssh: a descriptor whose end of file means that the terminal is gone; -1: none
@@ -56,6 +51,7 @@ class Supervisor {
 
  private:
   struct Worker;
+  const NodeInfo& this_node() const { return context_.plan.nodes[static_cast<size_t>(context_.meeting.node())]; }
   void start_workers();
   proc::ProcessSpec spec_of(const Worker& worker, const std::vector<int>& cpus) const;
   bool gets_terminal(const WorkerPlan& plan) const;
@@ -64,10 +60,8 @@ class Supervisor {
 
   void turn();
   void handle(proc::Event& event);
-  void handle_output(Worker& worker, const proc::Event& event);
   void handle_exit(Worker& worker, const proc::Event& event);
   void send_due_signals();
-  void handle_signals();
   void handle_terminal();
   void interrupt(int signal);
   void emit(Worker& worker, proc::Stream stream, const std::string& text);

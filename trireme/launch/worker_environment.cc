@@ -1,5 +1,7 @@
 #include "trireme/launch/worker_environment.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -25,17 +27,11 @@ void set(Environment& environment, std::string_view name, int value) {
 }
 
 bool has_long_endpoints(const WorkerPlan& worker) {
-  return worker.trainer_endpoints->size() >= kLongestEndpoints;
+  return worker.trainer_endpoints->size() >= kMaxEndpoints;
 }
 
 const NodeInfo& node_of(const JobFacts& job, const WorkerPlan& worker) {
   return job.nodes[static_cast<size_t>(worker.node)];
-}
-
-std::string index_list(const std::vector<int>& indices) {
-  std::vector<std::string> words;
-  for (const int index : indices) words.push_back(std::to_string(index));
-  return join(words, ",");
 }
 
 void add_paddle(Environment& environment, const JobFacts& job, const WorkerPlan& worker) {
@@ -63,7 +59,7 @@ void add_devices(Environment& environment, const NodeInfo& node, int local_rank)
     return;
   }
   set(environment, "CUDA_VISIBLE_DEVICES", join(node.devices, ","));
-  set(environment, "FLAGS_selected_gpus", index_list(device_indices(node, local_rank)));
+  set(environment, "FLAGS_selected_gpus", fmt::format("{}", fmt::join(device_indices(node, local_rank), ",")));
 }
 
 void add_torchrun(Environment& environment, const JobFacts& job, const WorkerPlan& worker) {

@@ -18,7 +18,7 @@ namespace trireme::launch {
 
 /// PADDLE_TRAINER_ENDPOINTS of this length and more would not fit into an environment next to everything else (Paddle's
 /// limit); it is then found in the backup file only.
-inline constexpr size_t kLongestEndpoints = 48000;
+inline constexpr size_t kMaxEndpoints = 48000;
 
 /// What the workers of one job have in common.
 struct JobFacts {

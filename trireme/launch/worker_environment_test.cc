@@ -245,10 +245,10 @@ WorkerPlan with_endpoints(size_t size) {
 }
 
 TEST(WorkerEnvironment, LongEndpointsAreInTheBackupFileOnly) {
-  const WorkerPlan fits = with_endpoints(kLongestEndpoints - 1);
+  const WorkerPlan fits = with_endpoints(kMaxEndpoints - 1);
   EXPECT_TRUE(value_of(fits.environment, "PADDLE_TRAINER_ENDPOINTS"));
   EXPECT_TRUE(fits.unset.empty());
-  const WorkerPlan large = with_endpoints(kLongestEndpoints);
+  const WorkerPlan large = with_endpoints(kMaxEndpoints);
   EXPECT_FALSE(value_of(large.environment, "PADDLE_TRAINER_ENDPOINTS"));
   EXPECT_EQ(large.unset, (Words{"PADDLE_TRAINER_ENDPOINTS"}));
   const auto backup = nlohmann::json::parse(backup_env_json(large));

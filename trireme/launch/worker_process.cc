@@ -23,10 +23,10 @@ proc::ProcessSpec worker_process(const WorkerPlan& plan, const WorkerResources& 
 }
 
 Ending to_ending(const proc::Event& exited) {
-  return {.exited = exited.status.signal() == 0,
-          .code = exited.status.code(),
-          .signal = exited.status.signal(),
-          .core_dumped = exited.status.core_dumped(),
+  return {.exited = exited.status.signal == 0,
+          .code = exited.status.code,
+          .signal = exited.status.signal,
+          .core_dumped = exited.status.core_dumped,
           .exec_errno = exited.exec_error};
 }
 

@@ -39,7 +39,7 @@ class LineJoiner {
  private:
   int owner_ = -1;
   bool prefix_due_ = true;  // the next byte begins a line
-  bool line_open_ = false;  // the last byte was no newline (it may have been a carriage return)
+  bool line_open_ = false;  // the last byte was not a newline (it may have been a carriage return)
 };
 
 /// The last lines of a worker, for the failure screen.

@@ -12,7 +12,7 @@
 namespace trireme::proc {
 namespace {
 
-constexpr size_t kLongestLine = 1u << 20;  // a longer one is cut by the rotation
+constexpr size_t kMaxLine = 1u << 20;  // a longer one is cut by the rotation
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void LogFile::write(std::string_view bytes) {
   if (bytes.empty() || (!file_ && !open(false))) return;
   if (!write_all(file_.get(), bytes)) return fail(errno);
   size_ += bytes.size();
-  const bool endless_line = size_ >= options_.max_bytes + kLongestLine;
+  const bool endless_line = size_ >= options_.max_bytes + kMaxLine;
   if (options_.max_bytes != 0 && size_ >= options_.max_bytes && (bytes.back() == '\n' || endless_line)) rotate();
 }
 

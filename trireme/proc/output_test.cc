@@ -9,9 +9,9 @@
 #include "trireme/core/fd.h"
 #include "trireme/core/file.h"
 #include "trireme/proc/console.h"
-#include "trireme/proc/exit_status.h"
 #include "trireme/proc/log_file.h"
 #include "trireme/proc/memory_kill.h"
+#include "trireme/proc/process_set.h"
 
 namespace trireme::proc {
 namespace {
@@ -131,9 +131,9 @@ TEST(Console, AClosedReaderIsNoError) {
 }
 
 TEST(ExitStatus, WordsAndShellCodes) {
-  EXPECT_EQ(ExitStatus::exited(7).shell_code(), 7);
-  EXPECT_EQ(to_string(ExitStatus::exited(7)), "exit 7");
-  EXPECT_EQ(ExitStatus::signalled(9).shell_code(), 137);
+  EXPECT_EQ(ExitStatus{.code = 7}.shell_code(), 7);
+  EXPECT_EQ(to_string(ExitStatus{.code = 7}), "exit 7");
+  EXPECT_EQ(ExitStatus{.signal = 9}.shell_code(), 137);
   // The core flag (0x80) must not leak into the code.
   EXPECT_EQ(ExitStatus::from_wait_status(0x80 | 11).shell_code(), 139);
   EXPECT_EQ(to_string(ExitStatus::from_wait_status(0x80 | 11)), "killed by signal 11 (core dumped)");

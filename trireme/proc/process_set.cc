@@ -1,6 +1,7 @@
 #include "trireme/proc/process_set.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -63,6 +64,16 @@ void kill_child(pid_t pid, Deadline deadline) {
 }
 
 }  // namespace
+
+ExitStatus ExitStatus::from_wait_status(int status) {
+  if (WIFSIGNALED(status)) return {.signal = WTERMSIG(status), .core_dumped = WCOREDUMP(status) != 0};
+  return {.code = WEXITSTATUS(status)};
+}
+
+std::string to_string(const ExitStatus& status) {
+  if (status.signal == 0) return fmt::format("exit {}", status.code);
+  return fmt::format("killed by signal {}{}", status.signal, status.core_dumped ? " (core dumped)" : "");
+}
 
 struct ProcessSet::Child {
   pid_t guard = 0;
@@ -188,7 +199,7 @@ void ProcessSet::finish(int id, Child& child, std::vector<Event>& events) {
     if (adopts_) kill_strays();
     events.push_back({.kind = Event::Kind::exited,
                       .process = id,
-                      .status = ExitStatus::signalled(SIGKILL),
+                      .status = ExitStatus{.signal = SIGKILL},
                       .pid = child.pid,
                       .exec_error = child.exec_error,
                       .when = Clock::now()});

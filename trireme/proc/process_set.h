@@ -20,7 +20,6 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/fd.h"
-#include "trireme/proc/exit_status.h"
 
 namespace trireme::proc {
 
@@ -36,6 +35,23 @@ struct ProcessSpec {
 };
 
 enum class Stream { out, err };
+
+/// How a process ended, as the kernel said it.
+struct ExitStatus {
+  int code = 0;    ///< when the process ended by itself; 0 when a signal ended it
+  int signal = 0;  ///< that ended it, or 0
+  bool core_dumped = false;
+
+  /// Of what waitpid(2) tells.
+  static ExitStatus from_wait_status(int status);
+  bool success() const { return signal == 0 && code == 0; }
+  /// What a shell would say: the code, or 128 + signal.
+  int shell_code() const { return signal ? 128 + signal : code; }
+  bool operator==(const ExitStatus&) const = default;
+};
+
+/// "exit 7", "killed by signal 11 (core dumped)".
+std::string to_string(const ExitStatus& status);
 
 /// One thing that happened.
 struct Event {

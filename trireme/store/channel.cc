@@ -14,14 +14,14 @@ namespace {
 using wire::Message;
 using wire::Type;
 
-constexpr Millis kLongestTry{5000};  // of one attempt, so that a name with a dead first address still gets its turn
+constexpr Millis kMaxTry{5000};  // of one attempt, so that a name with a dead first address still gets its turn
 
 // Repeats `attempt` while it fails by ConnectionLost and time is left; the last failure is the one reported.
 template <typename Attempt>
 auto keep_trying(Deadline deadline, Attempt attempt) {
   for (Backoff backoff(Millis{20}, Millis{500});; backoff.pause(deadline)) {
     try {
-      return attempt(earlier(deadline, Deadline::in(kLongestTry)));
+      return attempt(earlier(deadline, Deadline::in(kMaxTry)));
     } catch (const ConnectionLost&) {
       if (deadline.passed()) throw;
     }

@@ -1,5 +1,5 @@
 // Which ranks of a job have ended with exit code 0, and which ranks gave up waiting: launchers and ranks tell each
-// other through the job's store. A launcher alone knows how a rank ended; a rank alone knows whom it waits for.
+// other through the job's store. Only a launcher knows how a rank ended; only a rank knows which ranks it waits for.
 //
 //   EndedRanks ended(store, attempt);
 //   ended.note_end(1, "how and where, in the launchers' own words");       // rank 1's launcher

@@ -8,10 +8,6 @@ namespace {
 using wire::Message;
 using wire::Type;
 
-Bytes encoded(const Message& message) {
-  return std::make_shared<const std::string>(wire::encode(message));
-}
-
 Message number(int64_t value) {
   return {.type = Type::number, .number = value};
 }

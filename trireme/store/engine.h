@@ -2,7 +2,7 @@
 //
 //   StoreEngine engine(limit);
 //   if (auto reply = engine.execute(client, request)) send(client, *reply);     // nothing: it waits
-//   for (auto& [client, reply] : engine.take_answers()) send(client, reply);     // whom this request woke
+//   for (auto& [client, reply] : engine.take_answers()) send(client, reply);     // the clients that this request woke
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,9 @@ namespace trireme {
 
 /// Encoded bytes, shared because one value may go to thousands of waiting clients.
 using Bytes = std::shared_ptr<const std::string>;
+inline Bytes encoded(const wire::Message& message) {
+  return std::make_shared<const std::string>(wire::encode(message));
+}
 
 /// Thread rule: one thread.
 class StoreEngine {

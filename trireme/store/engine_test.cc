@@ -6,7 +6,7 @@
 #include "trireme/core/quiet_thread.h"
 #include "trireme/store/gatekeeper.h"
 #include "trireme/store/handshake.h"
-#include "trireme/store/rate_limited_log.h"
+#include "trireme/store/server_loop.h"
 #include "trireme/store/test_support.h"
 
 namespace trireme {

@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr Millis kShortestCall{200};  // even a call made at its deadline gets a fair chance
+constexpr Millis kMinCall{200};  // even a call made at its deadline gets a fair chance
 
 bool is_unsent(httplib::Error error) {
   return error == httplib::Error::Connection || error == httplib::Error::ConnectionTimeout;
@@ -74,7 +74,7 @@ EtcdGateway::Answer EtcdGateway::judged(int status, const std::string& body) {
 }
 
 void EtcdGateway::limit_time(Deadline deadline) {
-  const Millis limit = std::max(kShortestCall, deadline.left());
+  const Millis limit = std::max(kMinCall, deadline.left());
   client_->set_connection_timeout(limit);
   client_->set_read_timeout(limit);
   client_->set_write_timeout(limit);

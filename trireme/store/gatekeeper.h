@@ -1,4 +1,4 @@
-// Who may come in: judges the first message of a connection. No socket and no clock, so every case can be tested.
+// Admission: judges the first message of a connection. No socket and no clock, so every case can be tested.
 //
 //   Gatekeeper gate(token, enrolment);
 //   Verdict verdict = gate.judge(message, {.nonce = sent_in_challenge, .ip = "10.0.0.2"});

@@ -23,7 +23,7 @@ class MeetingStore : public Store {
     std::string operation;   ///< for messages: "new_group"
     std::string prefix;      ///< of this meeting's own keys; new for each meeting
     int me = 0;              ///< ranks of the world, here and below
-    std::vector<int> ranks;  ///< all who meet
+    std::vector<int> ranks;  ///< all that meet
     int attempt = 0;         ///< of the job, for EndedRanks
   };
 

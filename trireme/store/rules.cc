@@ -40,7 +40,7 @@ bool matches(const std::optional<std::string>& value, std::string_view expected)
 
 PeerError not_set(std::string_view key, Clock::time_point since) {
   const std::chrono::duration<double> waited = Clock::now() - since;
-  return PeerError("[store] nobody has set \"{}\" within {:.1f} s; look at the process that should have", shown(key),
+  return PeerError("[store] no process has set \"{}\" within {:.1f} s; look at the one that should have", shown(key),
                    waited.count());
 }
 

@@ -20,10 +20,6 @@ constexpr Millis kAcceptRest{100};  // after the kernel refused a descriptor
 constexpr int kAcceptsPerTurn = 64;
 constexpr size_t kMiB = 1u << 20;
 
-Bytes encoded(const Message& message) {
-  return std::make_shared<const std::string>(wire::encode(message));
-}
-
 }  // namespace
 
 ServerLoop::ServerLoop(UniqueFd listener, TcpStoreServer::Options options)

@@ -12,16 +12,43 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "trireme/core/clock.h"
+#include "trireme/core/deadline.h"
+#include "trireme/core/log.h"
 #include "trireme/store/connection.h"
 #include "trireme/store/engine.h"
 #include "trireme/store/gatekeeper.h"
-#include "trireme/store/rate_limited_log.h"
 #include "trireme/store/tcp_server.h"
 
 namespace trireme {
+
+/// Warnings that outsiders can provoke: at most one line a second, which says how many were left out before it.
+/// Thread rule: one thread.
+class RateLimitedLog {
+ public:
+  explicit RateLimitedLog(Millis interval = Millis(1000)) : interval_(interval) {}
+  ~RateLimitedLog() {
+    if (left_out_ > 0) log_warning("[store] {} more such warnings", left_out_);
+  }
+
+  void warn(std::string_view message) {
+    if (!pause_.passed()) {
+      ++left_out_;
+      return;
+    }
+    log_warning("[store] {}{}", message, left_out_ ? fmt::format(" ({} more such warnings before)", left_out_) : "");
+    left_out_ = 0;
+    pause_ = Deadline::in(interval_);
+  }
+
+ private:
+  const Millis interval_;
+  Deadline pause_ = Deadline::in(Millis(0));
+  uint64_t left_out_ = 0;
+};
 
 /// Thread rule: run() on one thread; stop() and counters() from any.
 class ServerLoop {

@@ -48,7 +48,7 @@ class TcpStoreServer {
     std::function<void(const std::string& name)> on_disconnect{};
     Millis handshake_timeout{5000};        ///< from accept to proof
     Millis message_timeout{10000};         ///< for a started message, and a second more for each MiB it announces
-    size_t max_connections = 4096;         ///< the next one is told so and closed
+    size_t max_connections = 4096;         ///< the next one gets a refusal and is closed
     size_t max_unauthenticated = 64;       ///< more wait in the kernel's queue, and the slowest of these give way
     size_t max_bytes = size_t{1} << 30;    ///< keys, values and their book-keeping together
     size_t max_output = size_t{32} << 20;  ///< replies a client has not read; asking for one more, it is closed

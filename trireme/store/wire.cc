@@ -1,7 +1,7 @@
 #include "trireme/store/wire.h"
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "trireme/store/store.h"
 
@@ -33,30 +33,30 @@ struct Schema {
 };
 
 // Null for a type that does not exist.
-const Schema* schema_of(uint8_t type) {
-  static const auto kTable = [] {
-    std::array<Schema, 40> table{};
-    const auto is = [&](Type t) -> Schema& { return table[static_cast<size_t>(t)]; };
-    is(Type::challenge) = {{kNonce}};
-    is(Type::hello) = {{kNonce, kName, kDigest}};
-    is(Type::welcome) = {{kDigest}};
-    is(Type::refuse) = {{kReason}};
-    is(Type::enrol) = {{kDigest}};
-    is(Type::enrolled) = {{kDigest, kSealed}};
-    is(Type::set) = {{kKey, kValue}};
-    is(Type::get) = is(Type::try_get) = is(Type::add) = is(Type::remove) = {{kKey}};
-    is(Type::compare_set) = {{kKey, kValue, kValue}};
-    is(Type::list) = {{kPrefix}};
-    is(Type::ping) = is(Type::value) = {{kValue}};
-    is(Type::entries) = {{kKey, kValue}, true};
-    is(Type::failed) = {{kReason}};
-    return table;
-  }();
-  constexpr std::array kBare{Type::time, Type::done, Type::absent, Type::number};
-  if (type >= kTable.size()) return nullptr;
-  const Schema& schema = kTable[type];
-  const bool bare = std::find(kBare.begin(), kBare.end(), static_cast<Type>(type)) != kBare.end();
-  return bare || !schema.parts.empty() ? &schema : nullptr;
+const Schema* schema_of(Type type) {
+  static const std::map<Type, Schema> kSchemas = {{Type::challenge, {{kNonce}}},
+                                                  {Type::hello, {{kNonce, kName, kDigest}}},
+                                                  {Type::welcome, {{kDigest}}},
+                                                  {Type::refuse, {{kReason}}},
+                                                  {Type::enrol, {{kDigest}}},
+                                                  {Type::enrolled, {{kDigest, kSealed}}},
+                                                  {Type::set, {{kKey, kValue}}},
+                                                  {Type::get, {{kKey}}},
+                                                  {Type::try_get, {{kKey}}},
+                                                  {Type::add, {{kKey}}},
+                                                  {Type::compare_set, {{kKey, kValue, kValue}}},
+                                                  {Type::remove, {{kKey}}},
+                                                  {Type::list, {{kPrefix}}},
+                                                  {Type::ping, {{kValue}}},
+                                                  {Type::time, {}},
+                                                  {Type::done, {}},
+                                                  {Type::value, {{kValue}}},
+                                                  {Type::absent, {}},
+                                                  {Type::number, {}},
+                                                  {Type::entries, {{kKey, kValue}, true}},
+                                                  {Type::failed, {{kReason}}}};
+  const auto found = kSchemas.find(type);
+  return found == kSchemas.end() ? nullptr : &found->second;
 }
 
 size_t longest_payload(const Schema& schema) {
@@ -139,7 +139,7 @@ Decoded decode(std::string_view bytes, size_t max_payload) {
     return bad("it does not begin as a message of this version (TRM 1)");
   if (bytes.size() < kHeaderSize) return {};
   std::string_view rest = bytes.substr(kMagic.size());
-  const auto type = static_cast<uint8_t>(take(rest, 1));
+  const auto type = static_cast<Type>(take(rest, 1));
   const Schema* schema = schema_of(type);
   if (!schema) return bad("its type is unknown");
   if (take(rest, 3) != 0) return bad("its reserved bytes are not zero");
@@ -147,7 +147,7 @@ Decoded decode(std::string_view bytes, size_t max_payload) {
   if (length > std::min(max_payload, longest_payload(*schema))) return bad("its length is above the limit of its type");
   if (length < kNumberSize) return bad("its length is below that of an empty message");
   if (rest.size() < length) return {.status = Status::incomplete, .size = kHeaderSize + length};
-  return decode_payload(static_cast<Type>(type), rest.substr(0, length), *schema);
+  return decode_payload(type, rest.substr(0, length), *schema);
 }
 
 }  // namespace trireme::wire

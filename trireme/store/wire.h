@@ -29,7 +29,7 @@ inline constexpr size_t kMaxPayload = size_t{64} << 20;
 inline constexpr size_t kMaxGreeting = 1024;
 
 enum class Type : uint8_t {
-  // The opening, in this order. The server speaks first, so that a refusal is never lost behind the client's bytes.
+  // The opening, in this order. The server sends first, so that a refusal is never lost behind the client's bytes.
   challenge = 1,  // server: nonce
   hello = 2,      // client: nonce, name, proof
   welcome = 3,    // server: proof

@@ -85,7 +85,7 @@ Numbers printed_answer(std::string_view text) {
   if (numbers.size() != scores.size()) throw UsageError("{} class ids, but {} scores", numbers.size(), scores.size());
   const bool labelled = take(text, ", label_name(s): [");
   if (labelled ? !text.ends_with(']') : !text.empty())
-    throw UsageError("'{}' is too much behind the lists", printable(text));
+    throw UsageError("unexpected '{}' after the lists", printable(text));
   numbers.insert(numbers.end(), scores.begin(), scores.end());
   return numbers;
 }

@@ -31,11 +31,9 @@ Words command_of(const Entry& entry) {
   return *words;
 }
 
-/// The only value of a flag.
 Flag flag_of(const ConfigText& config, const char* name) {
   const Entry* entry = config.find(name);
-  if (entry == nullptr) return {kNull, {""}};
-  return {entry->key, {entry->value}};
+  return entry == nullptr ? Flag{.key = kNull} : Flag{entry->key, entry->value};
 }
 
 ModeNumber mode_number(const Entry& entry) {
@@ -153,14 +151,14 @@ std::string device_key_of(const ConfigText& config) {
 
 // --- the other sections
 
-Flag autocast_of(const ConfigText& config) {
+std::vector<std::string> autocasts_of(const ConfigText& config) {
   const Entry* entry = config.find("autocast");
-  if (entry == nullptr) return {kNull, {kNull}};
-  const std::vector<std::string> values = distinct_alternatives(*entry);
+  if (entry == nullptr) return {kNull};
+  std::vector<std::string> values = distinct_alternatives(*entry);
   for (const std::string& value : values)
     if (value != kNull && value != "amp" && value != "fp16" && value != "O1" && value != "O2")
       throw UsageError("{}: '{}' is not one of null, amp (level O1), fp16 (level O2)", entry->origin, value);
-  return {entry->key, values};
+  return values;
 }
 
 std::string data_folder_of(const ConfigText& config) {
@@ -195,6 +193,20 @@ void check_benchmark_key(const Entry& entry) {
       entry.origin, near ? fmt::format(" (did you mean {}?)", *near) : "");
 }
 
+void check_count(const Entry& entry, const std::string& value) {
+  if (!parse_int(value, 1, kMaxCount)) throw UsageError("{}: '{}' is not a whole number from 1", entry.origin, value);
+}
+
+std::vector<std::pair<std::string, std::string>> assignments_in(const Entry& entry) {
+  std::vector<std::pair<std::string, std::string>> variables;
+  for (const std::string& flag : split(entry.value, ';')) {
+    const size_t equals = flag.find('=');
+    if (equals == std::string::npos || equals == 0) throw UsageError("{}: '{}' is not NAME=VALUE", entry.origin, flag);
+    variables.emplace_back(flag.substr(0, equals), flag.substr(equals + 1));
+  }
+  return variables;
+}
+
 std::optional<BenchmarkCase> benchmark_of(const ConfigText& config) {
   if (config.benchmark.empty()) return std::nullopt;
   for (const Entry& entry : config.benchmark) check_benchmark_key(entry);
@@ -203,54 +215,37 @@ std::optional<BenchmarkCase> benchmark_of(const ConfigText& config) {
       if (entry.key == key && !is_null(entry.value)) return entry;
     throw UsageError("{}:{}: the section train_benchmark_params has no {}", config.file, config.benchmark[0].line, key);
   };
-  BenchmarkCase benchmark{.batch_sizes = distinct_alternatives(find("batch_size")),
-                          .fp_items = distinct_alternatives(find("fp_items")),
-                          .epochs = find("epoch").value,
-                          .batch_origin = find("batch_size").origin,
-                          .fp_origin = find("fp_items").origin};
+  const Entry &sizes = find("batch_size"), &precisions = find("fp_items"), &epochs = find("epoch");
+  BenchmarkCase benchmark{.batch_sizes = distinct_alternatives(sizes),
+                          .fp_items = distinct_alternatives(precisions),
+                          .epochs = epochs.value,
+                          .batch_origin = sizes.origin,
+                          .fp_origin = precisions.origin};
+  for (const std::string& size : benchmark.batch_sizes) check_count(sizes, size);
+  check_count(epochs, epochs.value);
+  for (const std::string& item : benchmark.fp_items)
+    if (item != "fp32" && item != "fp16" && item != "bf16")
+      throw UsageError("{}: '{}' is not one of fp32, fp16, bf16", precisions.origin, item);
   for (const Entry& entry : config.benchmark)
-    if (entry.key == "flags" && !is_null(entry.value))
-      for (const std::string& flag : split(entry.value, ';')) {
-        const size_t equals = flag.find('=');
-        if (equals == std::string::npos || equals == 0)
-          throw UsageError("{}: '{}' is not NAME=VALUE", entry.origin, flag);
-        benchmark.environment.emplace_back(flag.substr(0, equals), flag.substr(equals + 1));
-      }
+    if (entry.key == "flags" && !is_null(entry.value)) benchmark.environment = assignments_in(entry);
   return benchmark;
-}
-
-void check_benchmark(const ConfigText& config, const BenchmarkCase& benchmark) {
-  for (const Entry& entry : config.benchmark) {
-    const auto numbers = entry.key == "batch_size" ? benchmark.batch_sizes
-                         : entry.key == "epoch"    ? std::vector<std::string>{benchmark.epochs}
-                                                   : std::vector<std::string>{};
-    for (const std::string& number : numbers)
-      if (!parse_int(number, 1, kMaxCount))
-        throw UsageError("{}: '{}' is not a whole number from 1", entry.origin, number);
-    if (entry.key != "fp_items") continue;
-    for (const std::string& item : benchmark.fp_items)
-      if (item != "fp32" && item != "fp16" && item != "bf16")
-        throw UsageError("{}: '{}' is not one of fp32, fp16, bf16", entry.origin, item);
-  }
 }
 
 void read_inference(const ConfigText& config, Case& test) {
   test.inference = command_of(config.at("inference"));
   test.infer_variants = infer_variants(config, test.inference);
   test.model_dir = flag_of(config, "model_dir");
-  Flag image = flag_of(config, "image");
-  image.key = key_for(test.inference, "image", image.key);
+  const auto flag_for_inference = [&](const char* name) {
+    const Flag flag = flag_of(config, name);
+    return Flag{key_for(test.inference, name, flag.key), flag.value};
+  };
+  const Flag image = flag_for_inference("image");
   const Entry* trained = config.find("train_infer_img_dir");
-  for (Words* words : {&test.infer_words, &test.train_infer_words}) {
-    const bool after_training = words == &test.train_infer_words && trained != nullptr && !is_null(trained->value);
-    *words = image.words(after_training ? trained->value : image.values[0]);
-    for (const char* name : {"save_log_path", "benchmark", "extra_infer"}) {
-      Flag flag = flag_of(config, name);
-      flag.key = key_for(test.inference, name, flag.key);
-      const Words more = flag.words(flag.values[0]);
-      words->insert(words->end(), more.begin(), more.end());
-    }
-  }
+  const bool own_images = trained != nullptr && !is_null(trained->value);
+  test.infer_words = image.words();
+  test.train_infer_words = own_images ? flag_words(image.key, trained->value) : image.words();
+  for (const char* name : {"save_log_path", "benchmark", "extra_infer"})
+    for (Words* words : {&test.infer_words, &test.train_infer_words}) append(*words, flag_for_inference(name).words());
 }
 
 /// A chain removes what an earlier one left under this name, so it must lie in the chain's own folder.
@@ -275,7 +270,7 @@ std::string model_name_of(const ConfigText& config) {
 
 }  // namespace
 
-Words Flag::words(const std::string& value) const {
+Words flag_words(const std::string& key, const std::string& value) {
   if (is_null(key) || is_null(value)) return {};
   Words words = split_words(key).value_or(Words{key});
   if (words.empty()) return {};
@@ -302,7 +297,8 @@ Case make_case(const ConfigText& config) {
   test.long_names = config.find("autocast") != nullptr;
   test.placements = placements_of(config);
   test.device_key = device_key_of(config);
-  test.autocast = autocast_of(config);
+  test.autocast_key = flag_of(config, "autocast").key;
+  test.autocasts = autocasts_of(config);
   test.epochs = mode_number(config.at("epochs"));
   test.output_dir = flag_of(config, "output_dir");
   test.batch_size = mode_number(config.at("train_batch_size"));
@@ -318,7 +314,6 @@ Case make_case(const ConfigText& config) {
   test.given_models = given_models_of(config);
   read_inference(config, test);
   test.benchmark = benchmark_of(config);
-  if (test.benchmark) check_benchmark(config, *test.benchmark);
   return test;
 }
 

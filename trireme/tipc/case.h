@@ -19,11 +19,13 @@
 
 namespace trireme::tipc {
 
-/// What a program is told by: `key=value` on its command line, nothing when either is `null`.
+/// How a program gets a value: `key=value` on its command line; no words when either is empty or `null`.
+Words flag_words(const std::string& key, const std::string& value);
+
 struct Flag {
   std::string key;
-  std::vector<std::string> values;  ///< the alternatives; one empty text where the flag is left out
-  Words words(const std::string& value) const;
+  std::string value;
+  Words words() const { return flag_words(key, value); }
 };
 
 /// A number for every mode (`8`) or for some (`lite_train_lite_infer=2|whole_train_whole_infer=120`).
@@ -70,7 +72,8 @@ struct Case {
   bool long_names = false;  ///< folders named as the 51-line format does
   std::vector<Placement> placements;
   std::string device_key;  ///< of line 5; "null": programs are not told
-  Flag autocast;
+  std::string autocast_key;
+  std::vector<std::string> autocasts;  ///< null, amp (level O1), fp16 (level O2)
   ModeNumber epochs;
   Flag output_dir;
   ModeNumber batch_size;

@@ -28,26 +28,22 @@ Words launched(const Placement& placement, const std::filesystem::path& folder) 
 }
 
 /// A line's `key=value`, by the option that the program has for it.
-Words told(const Words& command, const char* name, const Flag& flag, const std::string& value) {
-  return Flag{key_for(command, name, flag.key), {}}.words(value);
+Words told(const Words& command, const char* name, const std::string& key, const std::string& value) {
+  return flag_words(key_for(command, name, key), value);
 }
 
-Words told(const Words& command, const char* name, const ModeNumber& number, const std::string& value) {
-  return told(command, name, Flag{number.key, {}}, value);
-}
-
-/// `device=gpu`, or for a key like use_gpu `use_gpu=True`. A key that is no option is for people.
+/// `device=gpu`, or for a key like use_gpu `use_gpu=True`. A key that is not an option is only for readers.
 Words device_words(const Case& test, const Words& command, const Placement& placement) {
   const std::string key = key_for(command, "train_device", test.device_key);
   if (!key.starts_with("-")) return {};
   const bool asks_for_device = to_lower(key).ends_with("device");
   const char* value = asks_for_device ? (placement.on_cpu() ? "cpu" : "gpu") : (placement.on_cpu() ? "False" : "True");
-  return Flag{key, {}}.words(value);
+  return flag_words(key, value);
 }
 
-/// PaddleClas' configurations have a section AMP, which a key `-o …` reaches; other programs are told by the key.
+/// PaddleClas' configurations have a section AMP, which a key `-o …` changes; other programs get `key=value`.
 Words amp_words(const std::string& key, const std::string& value, const std::string& dtype = "") {
-  if (!key.starts_with("-o ")) return Flag{key, {}}.words(value);
+  if (!key.starts_with("-o ")) return flag_words(key, value);
   if (value == "null") return {"-o", "AMP.use_amp=False"};
   Words words{"-o", "AMP.use_amp=True", "-o", value == "fp16" || value == "O2" ? "AMP.level=O2" : "AMP.level=O1"};
   if (!dtype.empty()) append(words, {"-o", "AMP.dtype=" + dtype});
@@ -59,19 +55,19 @@ bool chooses_precision(const Trainer& trainer) {
   return trainer.name == "amp_train" || std::any_of(trainer.command.begin(), trainer.command.end(), speaks_of_it);
 }
 
-/// A case without mixed precision does not take it from a training whose own command asks for it.
+/// A case without mixed precision leaves the precision alone where the training's own command sets it.
 Words precision_words(const Case& test, const Trainer& trainer, const std::string& autocast) {
   if (autocast == "null" && chooses_precision(trainer)) return {};
-  return amp_words(key_for(trainer.command, "autocast", test.autocast.key), autocast);
+  return amp_words(key_for(trainer.command, "autocast", test.autocast_key), autocast);
 }
 
-/// As key_for(), for what is measured: `trireme train` is told of it by its own option where the case has no key.
+/// As key_for(), for what is measured: where the case has no key, `trireme train` gets the value by its own option.
 std::string measured_key(const Words& command, const char* name, const std::string& key) {
   return key_for(command, name, key == "null" && own_program(command) == "train" ? "" : key);
 }
 
 Words measured_precision(const Case& test, const Words& command, const std::string& fp_item) {
-  const std::string key = measured_key(command, "autocast", test.autocast.key);
+  const std::string key = measured_key(command, "autocast", test.autocast_key);
   if (fp_item == "fp32") return amp_words(key, "null");
   return amp_words(key, "amp", fp_item == "bf16" ? "bfloat16" : "float16");
 }
@@ -82,16 +78,16 @@ Words training(const Case& test, const Words& command, const Placement& placemen
   Words words = launched(placement, folder);
   append(words, program(test, command));
   append(words, device_words(test, command, placement));
-  append(words, told(command, "output_dir", test.output_dir, folder.string()));
-  append(words, told(command, "epochs", test.epochs, epochs));
-  append(words, told(command, "pretrained", test.pretrained, test.pretrained.values[0]));
+  append(words, told(command, "output_dir", test.output_dir.key, folder.string()));
+  append(words, told(command, "epochs", test.epochs.key, epochs));
+  append(words, told(command, "pretrained", test.pretrained.key, test.pretrained.value));
   append(words, precision);
   append(words, batch_size);
-  append(words, test.extra_train.words(test.extra_train.values[0]));
+  append(words, test.extra_train.words());
   return words;
 }
 
-/// Two digits, as they are printed for people, are too few for `trireme tipc compare`.
+/// `trireme infer` prints two digits by default, too few for `trireme tipc compare`.
 Words score_words(const Words& inference) {
   const auto told = [](const std::string& word) { return word.starts_with("--score"); };
   if (own_program(inference) != "infer" || std::any_of(inference.begin(), inference.end(), told)) return {};
@@ -111,15 +107,15 @@ Words train_command(const Case& test, Mode mode, const Placement& placement, con
                     const Trainer& trainer, const std::filesystem::path& folder) {
   return training(test, trainer.command, placement, folder, test.epochs.at(mode),
                   precision_words(test, trainer, autocast),
-                  told(trainer.command, "train_batch_size", test.batch_size, test.batch_size.at(mode)));
+                  told(trainer.command, "train_batch_size", test.batch_size.key, test.batch_size.at(mode)));
 }
 
 Words benchmark_command(const Case& test, const Placement& placement, const std::string& fp_item,
                         const std::string& batch_size, const std::filesystem::path& folder) {
   const Words& command = test.trainers.front().command;
-  const Flag batch{measured_key(command, "train_batch_size", test.batch_size.key), {}};
+  const std::string batch_key = measured_key(command, "train_batch_size", test.batch_size.key);
   return training(test, command, placement, folder, test.benchmark->epochs, measured_precision(test, command, fp_item),
-                  batch.words(batch_size));
+                  flag_words(batch_key, batch_size));
 }
 
 void check_benchmark(const Case& test) {
@@ -127,10 +123,11 @@ void check_benchmark(const Case& test) {
   const Words& command = test.trainers.front().command;
   if (asked.batch_sizes.size() > 1 && measured_key(command, "train_batch_size", test.batch_size.key) == "null")
     throw UsageError(
-        "{}: {} sizes, but {} is told none, as the line train_batch_size has no key; write its option there, or leave "
-        "one size here",
+        "{}: {} sizes, but {} cannot be given one, because the line train_batch_size has no key; write its option "
+        "there, "
+        "or leave one size here",
         asked.batch_origin, asked.batch_sizes.size(), command[0]);
-  const std::string key = measured_key(command, "autocast", test.autocast.key);
+  const std::string key = measured_key(command, "autocast", test.autocast_key);
   std::vector<std::string> low = asked.fp_items;
   std::erase(low, "fp32");
   if (!low.empty() && key == "null")
@@ -145,17 +142,17 @@ void check_benchmark(const Case& test) {
 
 Words eval_command(const Case& test, const Placement& placement, const std::string& weights) {
   Words words = program(test, test.eval);
-  append(words, told(test.eval, "pretrained", test.pretrained, weights));
+  append(words, told(test.eval, "pretrained", test.pretrained.key, weights));
   append(words, device_words(test, test.eval, placement));
-  append(words, test.extra_eval.words(test.extra_eval.values[0]));
+  append(words, test.extra_eval.words());
   return words;
 }
 
 Words export_words(const Case& test, const Words& command, const std::string& weights,
                    const std::filesystem::path& inference) {
   Words words = program(test, command);
-  append(words, told(command, "export_weights", test.export_weights, weights));
-  append(words, told(command, "save_inference_dir", test.save_inference_dir, inference.string()));
+  append(words, told(command, "export_weights", test.export_weights.key, weights));
+  append(words, told(command, "save_inference_dir", test.save_inference_dir.key, inference.string()));
   return words;
 }
 
@@ -163,7 +160,7 @@ Words infer_words(const Case& test, const InferVariant& variant, const std::file
                   const Words& more) {
   Words words = program(test, test.inference);
   append(words, variant.words);
-  append(words, told(test.inference, "model_dir", test.model_dir, model.string()));
+  append(words, told(test.inference, "model_dir", test.model_dir.key, model.string()));
   append(words, score_words(test.inference));
   append(words, more);
   return words;

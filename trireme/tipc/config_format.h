@@ -1,7 +1,7 @@
 // The two layouts of a test case: which line means what.
 //
-// A case is a text of `key:value` lines. A line's number says what it is for, and its key is what the program is told
-// by: line 8 of the short format is the batch size, whether its key is `--batch-size` or `-o DataLoader.Train.sampler.
+// A case is a text of `key:value` lines. A line's number says what it is for, and its key is the program's option
+// for it: line 8 of the short format is the batch size, whether its key is `--batch-size` or `-o DataLoader.Train.sampler.
 // batch_size`. So a key is known exactly (`model_name`), by its end (`norm_train`, `amp_train`), or by a word in it
 // (`epoch`); that is enough to notice that a line is missing.
 //

@@ -28,7 +28,7 @@ struct Place {
 /// printable() changes nothing but control characters and broken UTF-8.
 void check_characters(const std::string& line, const Place& place) {
   if (printable(line) != line)
-    throw UsageError("{}: no UTF-8 text: '{}'; save the file as UTF-8", place.text(), printable(line));
+    throw UsageError("{}: not UTF-8 text: '{}'; save the file as UTF-8", place.text(), printable(line));
 }
 
 Lines lines_of(std::string_view text, const std::string& file) {
@@ -224,7 +224,7 @@ void set_value(ConfigText& config, const std::string& assignment) {
   if (equals == std::string::npos || equals == 0)
     throw UsageError("--set {}: expected KEY=VALUE", printable(assignment));
   const std::string name = assignment.substr(0, equals), value = assignment.substr(equals + 1);
-  if (printable(assignment) != assignment) throw UsageError("--set {}: no UTF-8 text", printable(assignment));
+  if (printable(assignment) != assignment) throw UsageError("--set {}: not UTF-8 text", printable(assignment));
   if (const auto line = parse_int(name, 1, 1000)) return replace_line(config, static_cast<size_t>(*line), value);
   Entry& entry = the_one(config, name);
   entry.value = trim(value);

@@ -1,6 +1,7 @@
 #include "trireme/tipc/gpu_list.h"
 
 #include <arpa/inet.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -15,9 +16,7 @@ constexpr int kMaxDevices = 1024;
 constexpr const char* kForms = "it is like -1, 0, 0,1, cpu:2, 10.0.0.1,10.0.0.2;0,1 or 10.0.0.1,10.0.0.2;cpu:2";
 
 std::string gpu_text(const std::vector<int>& gpus) {
-  std::vector<std::string> texts;
-  for (const int gpu : gpus) texts.push_back(std::to_string(gpu));
-  return join(texts, ",");
+  return fmt::format("{}", fmt::join(gpus, ","));
 }
 
 void parse_cpu(std::string_view text, std::string_view what, Placement& placement) {

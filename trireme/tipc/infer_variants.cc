@@ -57,7 +57,7 @@ std::vector<InferVariant> times(const std::vector<InferVariant>& variants, const
   for (const InferVariant& variant : variants)
     for (const std::string& value : values) {
       InferVariant next = variant;
-      const Words words = Flag{key, {}}.words(value);
+      const Words words = flag_words(key, value);
       append(next.words, words);
       if (!words.empty()) next.name += fmt::format("_{}_{}", axis.label, value);
       all.push_back(std::move(next));
@@ -106,8 +106,8 @@ std::vector<InferVariant> infer_variants(const ConfigText& config, const Words& 
     const bool gpu = means_gpu(devices, value);
     if (std::any_of(all.begin(), all.end(), [gpu](const InferVariant& other) { return other.gpu == gpu; }))
       throw UsageError("{}: '{}' means the {}, which is there already", devices.origin, value, gpu ? "GPU" : "CPU");
-    const Flag device{key_for(inference, "infer_device", devices.key), {}};
-    std::vector<InferVariant> some{{gpu, device.words(value), gpu ? "gpu" : "cpu"}};
+    const Words device = flag_words(key_for(inference, "infer_device", devices.key), value);
+    std::vector<InferVariant> some{{gpu, device, gpu ? "gpu" : "cpu"}};
     const std::vector<Axis> axes = gpu ? std::vector<Axis>{{"tensorrt", "usetrt"},
                                                            {"precision", "precision"},
                                                            {"infer_batch_size", "batchsize", true}}

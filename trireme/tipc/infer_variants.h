@@ -16,7 +16,7 @@ std::vector<std::string> distinct_alternatives(const Entry& entry);
 /// UsageError when a value of the entry, which becomes part of a file's name, could lead elsewhere or not be read.
 void check_name_part(const Entry& entry, const std::string& value);
 
-/// `inference` is the program that is told.
+/// `inference` is the command that gets the flags.
 std::vector<InferVariant> infer_variants(const ConfigText& config, const Words& inference);
 
 }  // namespace trireme::tipc

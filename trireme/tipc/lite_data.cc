@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <initializer_list>
 #include <map>
 #include <set>
 
@@ -47,13 +46,6 @@ std::string file_name(const std::string& name, int number) {
 }
 
 // --- MNIST's files: a header of big-endian numbers, then bytes
-
-std::string big_endian(std::initializer_list<uint32_t> numbers) {
-  std::string bytes;
-  for (const uint32_t number : numbers)
-    for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(number >> shift & 0xff);
-  return bytes;
-}
 
 /// The mean of red, green and blue.
 std::string grey(const std::vector<uint8_t>& pixels) {

@@ -22,7 +22,7 @@ struct LiteData {
 enum class DataState {
   absent,
   lite,   ///< made here
-  other,  ///< somebody's own
+  other,  ///< the user's own
 };
 DataState data_state(const std::filesystem::path& folder);
 

@@ -17,7 +17,8 @@ namespace trireme::tipc {
 /// `train`, `eval`, `export` or `infer` when the command is that program of Trireme's; else "".
 std::string own_program(const Words& command);
 
-/// By what the program is told of the line `name`: its key, or the program's own option; "null" when it has none.
+/// The option that carries the line `name` to the program: the line's key, or the program's own option; "null" when it
+/// has none.
 std::string key_for(const Words& command, std::string_view name, const std::string& key);
 
 /// The value in the program's own words: `fp16` for `True` behind a key like use_fp16.

@@ -29,7 +29,7 @@ class Planner {
 
   void trainings() {
     for (size_t i = 0; i < test_.placements.size(); ++i)
-      for (const std::string& autocast : test_.autocast.values)
+      for (const std::string& autocast : test_.autocasts)
         for (const Trainer& trainer : test_.trainers) training(i, autocast, trainer);
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,5 +14,7 @@ std::string png_of(uint32_t width, uint32_t height, const std::vector<uint8_t>& 
 
 /// The check sum of its parts.
 uint32_t crc32(std::string_view bytes);
+/// Four bytes for each number, the highest first.
+std::string big_endian(std::initializer_list<uint32_t> numbers);
 
 }  // namespace trireme::tipc

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
+#include <map>
 
 #include "trireme/core/text.h"
 
@@ -43,24 +43,12 @@ size_t count(const std::vector<Result>& results, Kind kind) {
 }
 
 std::string xml(std::string_view text) {
+  static const std::map<char, std::string_view> kEntities = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string escaped;
   for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
+    const auto entity = kEntities.find(c);
+    escaped += entity == kEntities.end() ? std::string_view(&c, 1) : entity->second;
   }
   return escaped;
 }

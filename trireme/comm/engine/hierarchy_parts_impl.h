@@ -24,7 +24,7 @@ class Buffer {
   std::unique_ptr<std::byte[]> data_;
 };
 
-/// One of the engines below, and the words to speak of it.
+/// One of the engines below, and its name in messages.
 struct Part {
   std::unique_ptr<Engine> engine;
   std::string where;         // "on host 1 (ranks 2, 3)"

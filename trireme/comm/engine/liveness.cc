@@ -137,33 +137,22 @@ Beacon::Beacon(const std::string& address) : socket_(listen_tcp(address, 0, kQue
   endpoint_ = {ip_text(local_address(socket_.get())), port_of(local_address(socket_.get()))};
 }
 
-Life probe(const Endpoint& endpoint, Deadline deadline) {
-  const Suspect suspect{0, to_string(endpoint), endpoint};
-  const auto answer = probe_all({&suspect, 1}, deadline)[0];
-  if (!answer) throw SystemError(EMFILE, "cannot ask whether the process at {} lives", suspect.name);
-  return *answer;
-}
-
 std::vector<std::optional<Life>> probe_all(std::span<const Suspect> suspects, Deadline deadline) {
   return Inquiry(suspects, deadline).hold();
 }
 
-Blame blame(std::span<const Suspect> suspects, Deadline deadline) noexcept {
-  try {
-    return name_culprits(suspects, probe_all(suspects, deadline));
-  } catch (const std::exception&) {
-    return {};
-  }
+Blame blame(std::span<const Suspect> suspects, Deadline deadline) noexcept try {
+  return name_culprits(suspects, probe_all(suspects, deadline));
+} catch (const std::exception&) {
+  return {};
 }
 
-Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept {
-  try {
-    std::vector<std::optional<Life>> lives = probe_all(suspects, deadline);
-    std::replace(lives.begin(), lives.end(), std::optional(Life::unreachable), std::optional<Life>());
-    return name_culprits(suspects, lives);
-  } catch (const std::exception&) {
-    return {};
-  }
+Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept try {
+  std::vector<std::optional<Life>> lives = probe_all(suspects, deadline);
+  std::replace(lives.begin(), lives.end(), std::optional(Life::unreachable), std::optional<Life>());
+  return name_culprits(suspects, lives);
+} catch (const std::exception&) {
+  return {};
 }
 
 }  // namespace trireme

@@ -9,7 +9,7 @@
 // its own, so a process that computes, waits or is stopped still answers; and the kernel closes it with the process,
 // however that ends, so a dead one refuses. No thread, no message, no heartbeat.
 //
-// Its limits: a machine that is off or cut off answers nothing and is told from a dead process, not from a slow
+// Its limits: a machine that is off or cut off does not answer, which differs from a dead process but not from a slow
 // network. After a process died its port may, later, be given to another one, which then looks alive. A beacon that a
 // child process has inherited across fork() without exec lives as long as the child. A probe sends no data, and the
 // socket waits for some (TCP_DEFER_ACCEPT) before it fills its queue of accepted connections; so any number of probes
@@ -45,9 +45,6 @@ enum class Life {
   dead,         ///< its machine refuses the connection
   unreachable,  ///< no answer by the deadline, or no way there
 };
-
-/// Throws SystemError when this process has no descriptor left to ask with.
-Life probe(const Endpoint& endpoint, Deadline deadline);
 
 /// A process with its rank, and its name as it shall appear: "rank 2 (process 123 on node1)".
 struct Suspect {

@@ -17,7 +17,8 @@ Loaded load() {
   if (!library) return {nullptr, fmt::format("{}; {}", library.problem(), TRIREME_MPI_ADVICE)};
   const auto entry = library.function<decltype(trireme_mpi_plugin)>(kMpiPluginEntry);
   if (!entry)
-    return {nullptr, fmt::format("{} is no plugin of Trireme: it has no {}", kMpiPluginFile, kMpiPluginEntry)};
+    return {nullptr,
+            fmt::format("{} is not a plugin of Trireme: it has no function {}", kMpiPluginFile, kMpiPluginEntry)};
   const MpiPlugin* plugin = entry();
   if (std::string_view(plugin->version) != kVersion)
     return {nullptr, fmt::format("{} is of Trireme {}, this program of {}; install both from one build", kMpiPluginFile,
@@ -30,11 +31,6 @@ const Loaded& loaded() {
   return once;
 }
 
-const MpiPlugin& plugin() {
-  if (!loaded().plugin) throw UsageError("the MPI backend is absent: {}", loaded().reason);
-  return *loaded().plugin;
-}
-
 }  // namespace
 
 std::optional<std::string> why_no_mpi() {
@@ -42,12 +38,9 @@ std::optional<std::string> why_no_mpi() {
   return loaded().reason;
 }
 
-RankInfo mpi_world() {
-  return plugin().world();
-}
-
 std::unique_ptr<Engine> make_mpi_engine(const MpiOptions& options) {
-  return plugin().make_engine(options);
+  if (!loaded().plugin) throw UsageError("the MPI backend is absent: {}", loaded().reason);
+  return loaded().plugin->make_engine(options);
 }
 
 }  // namespace trireme

@@ -2,7 +2,6 @@
 // libtrireme_mpi.so, which is loaded when first asked for: no program that uses Trireme needs an MPI library to start.
 //
 //   if (const auto reason = why_no_mpi()) throw UsageError("no MPI: {}", *reason);
-//   const RankInfo world = mpi_world();
 //   auto engine = make_mpi_engine({.world_ranks = {0, 2}, .timeout = 30min});      // on world ranks 0 and 2
 //
 // The plugin is looked for in TRIREME_PLUGIN_DIR, in ../lib beside the program, and where Trireme was installed or
@@ -36,14 +35,12 @@ struct MpiOptions {
   size_t max_elements = std::numeric_limits<int>::max();  ///< in one MPI call; less only in tests
 };
 
-/// The reason why make_mpi_engine() and mpi_world() would throw, or nothing when the plugin is there.
+/// The reason why make_mpi_engine() would throw, or nothing when the plugin is there.
 std::optional<std::string> why_no_mpi();
 
-/// This process in MPI_COMM_WORLD. Initialises MPI. UsageError: no plugin, or MPI is not usable.
-RankInfo mpi_world();
-
-/// Meets the others of the group: every one of them must call it, with the same list. UsageError: this process is not
-/// in the list, or the list is impossible. PeerError: a rank did not come in time.
+/// Initialises MPI and meets the others of the group: every one of them must call it, with the same list. UsageError: no
+/// plugin, MPI is not usable, this process is not in the list, or the list is impossible. PeerError: a rank did not come
+/// in time.
 std::unique_ptr<Engine> make_mpi_engine(const MpiOptions& options);
 
 }  // namespace trireme

@@ -22,8 +22,7 @@ TEST(MpiAbsence, HasAReasonThatNamesTheFile) {
   const auto reason = why_no_mpi();
   ASSERT_TRUE(reason);
   EXPECT_THAT(*reason, AllOf(HasSubstr(folder.path() / "libtrireme_mpi.so"), HasSubstr("cannot load")));
-  EXPECT_THAT(message_of<UsageError>([] { mpi_world(); }), HasSubstr(*reason));
-  EXPECT_THROW(make_mpi_engine({}), UsageError);
+  EXPECT_THAT(message_of<UsageError>([] { make_mpi_engine({}); }), HasSubstr(*reason));
   env::set("TRIREME_PLUGIN_DIR", std::nullopt);
 }
 

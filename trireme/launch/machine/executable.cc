@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -70,20 +71,13 @@ void check_shebang(const std::string& path, std::string_view head, const InPath&
 }
 
 std::string machine_name(unsigned machine) {
-  switch (machine) {
-    case EM_X86_64:
-      return "x86-64";
-    case EM_AARCH64:
-      return "AArch64 (ARM 64-bit)";
-    case EM_386:
-      return "x86 (32-bit)";
-    case EM_PPC64:
-      return "POWER";
-    case EM_RISCV:
-      return "RISC-V";
-    default:
-      return fmt::format("ELF machine {}", machine);
-  }
+  static const std::map<unsigned, std::string> kNames = {{EM_X86_64, "x86-64"},
+                                                         {EM_AARCH64, "AArch64 (ARM 64-bit)"},
+                                                         {EM_386, "x86 (32-bit)"},
+                                                         {EM_PPC64, "POWER"},
+                                                         {EM_RISCV, "RISC-V"}};
+  const auto known = kNames.find(machine);
+  return known == kNames.end() ? fmt::format("ELF machine {}", machine) : known->second;
 }
 
 // The machine this launcher was built for, from its own file.
@@ -146,7 +140,7 @@ void check_segments(const std::string& path, const Elf64_Ehdr& header, std::stri
 
 void check_elf(const std::string& path, std::string_view head) {
   if (head.size() < sizeof(Elf64_Ehdr))
-    refuse("{}: is truncated ({} bytes, no whole ELF header); copy or build it again", path, head.size());
+    refuse("{}: is truncated ({} bytes, less than an ELF header); copy or build it again", path, head.size());
   Elf64_Ehdr header;
   std::memcpy(&header, head.data(), sizeof header);
   if (!can_run(header.e_machine))

@@ -15,13 +15,13 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kLargestDigested = 64u << 20;
+constexpr size_t kMaxDigested = 64u << 20;
 
 std::string digest_of(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return {};
-  const auto content = read_head(path, kLargestDigested + 1);
-  return content && content->size() <= kLargestDigested ? to_hex(sha256(*content)) : std::string();
+  const auto content = read_head(path, kMaxDigested + 1);
+  return content && content->size() <= kMaxDigested ? to_hex(sha256(*content)) : std::string();
 }
 
 std::string quoted(const std::vector<std::string>& words) {
@@ -60,7 +60,7 @@ std::string to_json(const Introduction& introduction) {
   json digests = json::object();
   for (const auto& [file, digest] : introduction.file_digests) digests[to_hex(file)] = digest;
   json arguments = json::array();
-  for (const std::string& argument : introduction.arguments) arguments.push_back(to_hex(argument));  // may be no UTF-8
+  for (const std::string& argument : introduction.arguments) arguments.push_back(to_hex(argument));  // may not be UTF-8
   return json{{"info", to_json(introduction.info)},
               {"name", introduction.name},
               {"version", introduction.version},

@@ -5,7 +5,6 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/nodes/preflight.h"
 #include "trireme/launch/nodes/roster.h"
 #include "trireme/store/etcd_store.h"
@@ -184,9 +183,9 @@ void Meeting::compare_job(const Request& request) {
         "the job at {} is \"{}\", but this node was started with --job_id \"{}\"; is another job meeting there?",
         to_string(store_), printable(job), request.job_id);
   const std::string nodes = control_->get("nnodes", Deadline::in(kShortly));
-  if (nodes != std::to_string(request.nodes->max))
+  if (nodes != std::to_string(*request.nodes))
     throw UsageError("the job at {} was started for {} nodes, but this node for {}; give the same --nnodes everywhere",
-                     to_string(store_), printable(nodes), request.nodes->max);
+                     to_string(store_), printable(nodes), *request.nodes);
 }
 
 // --- getting to know each other

@@ -4,7 +4,7 @@
 //   hosts the store                               connects, proving the token or being enrolled
 //   publishes the job id                          compares it with its own
 //                  each claims its number and publishes what it is (Introduction)
-//   publishes the roster when all are there       waits for it, naming who is missing every 10 s
+//   publishes the roster when all are there       waits for it, naming the missing nodes every 10 s
 //                  each tries to reach every other one and reports
 //   says go, or why not                           waits for it
 //
@@ -21,7 +21,6 @@
 #include "trireme/core/token.h"
 #include "trireme/launch/nodes/introduction.h"
 #include "trireme/launch/nodes/job_link.h"
-#include "trireme/launch/nodes/node_check.h"
 #include "trireme/launch/nodes/seat.h"
 #include "trireme/launch/plan.h"
 #include "trireme/store/tcp_client.h"
@@ -33,7 +32,7 @@ class Meeting {
  public:
   /// One node: a store of its own on its address, no wait.
   static std::unique_ptr<Meeting> alone(const NodeInfo& self, int max_restart);
-  /// Meets the other nodes. `given` is the token that came with --ssh, if any. Throws PeerError (who is missing,
+  /// Meets the other nodes. `given` is the token that came with --ssh, if any. Throws PeerError (which node is missing,
   /// refused or unreachable, and what to check) or UsageError.
   static std::unique_ptr<Meeting> with_others(const Request& request, const Seat& seat, const NodeInfo& self,
                                               const std::optional<Token>& given);

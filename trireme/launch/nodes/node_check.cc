@@ -1,11 +1,18 @@
 #include "trireme/launch/nodes/node_check.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "trireme/core/error.h"
+#include "trireme/core/text.h"
 #include "trireme/store/tcp_client.h"
 
 namespace trireme::launch {
+
+using nlohmann::json;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Reach, node, error, round_trip_ms, clock_skew_ms, megabytes_per_second)
+
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(5);
@@ -40,27 +47,62 @@ double throughput(TcpStore& store) {
   return 2.0 * kBlocks * kBlock / 1e6 / seconds;
 }
 
-Reach reach(int node, const Endpoint& probe, const Token& token, bool measure) {
+constexpr auto kTurnTime = std::chrono::minutes(5);  // for one node to measure all others
+
+std::string rows_key(int node) {
+  return fmt::format("measured/{}", node);
+}
+
+std::string measure_others(Meeting& meeting) {
+  json rows = json::array();
+  for (int other = 0; other < static_cast<int>(meeting.nodes().size()); ++other)
+    if (other != meeting.node())
+      rows.push_back(
+          reach_node(other, meeting.probes()[static_cast<size_t>(other)], meeting.token(), ReachTest::throughput));
+  return rows.dump();
+}
+
+}  // namespace
+
+Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest test) {
   Reach result{.node = node};
   try {
     const auto store = TcpStore::connect({.server = probe, .token = token}, Deadline::in(kPatience));
     result.round_trip_ms = best_round_trip(*store);
     result.clock_skew_ms = clock_skew(*store);
-    if (measure) result.megabytes_per_second = throughput(*store);
+    if (test == ReachTest::throughput) result.megabytes_per_second = throughput(*store);
   } catch (const Error& error) {
-    result.error = error.what();
+    result.error = printable(error.what());
   }
   return result;
 }
 
-}  // namespace
-
-Reach reach_node(int node, const Endpoint& probe, const Token& token) {
-  return reach(node, probe, token, false);
+std::vector<PairReport> measure_pairs(Meeting& meeting) {
+  std::vector<PairReport> pairs;
+  for (int node = 0; node < static_cast<int>(meeting.nodes().size()); ++node) {
+    if (node == meeting.node()) meeting.control().set(rows_key(node), measure_others(meeting));
+    for (const json& row : json::parse(meeting.control().get(rows_key(node), Deadline::in(kTurnTime))))
+      pairs.push_back({node, row.get<Reach>()});
+  }
+  return pairs;
 }
 
-Reach measure_node(int node, const Endpoint& probe, const Token& token) {
-  return reach(node, probe, token, true);
+std::string pairs_table(const std::vector<NodeInfo>& nodes, const std::vector<PairReport>& pairs) {
+  std::string text =
+      fmt::format("{:<28} {:<28} {:>13} {:>12} {:>12}\n", "from", "to", "round trip ms", "MB/s", "clock ms");
+  const auto name = [&](int node) {
+    const NodeInfo& info = nodes.at(static_cast<size_t>(node));
+    return fmt::format("{} {} ({})", node, info.address, info.interface);
+  };
+  for (const PairReport& pair : pairs) {
+    text += fmt::format("{:<28} {:<28} ", name(pair.from), name(pair.reach.node));
+    if (!pair.reach.error.empty())
+      text += pair.reach.error + "\n";
+    else
+      text += fmt::format("{:>13.3f} {:>12.0f} {:>+12.1f}\n", pair.reach.round_trip_ms, pair.reach.megabytes_per_second,
+                          pair.reach.clock_skew_ms);
+  }
+  return text;
 }
 
 }  // namespace trireme::launch

@@ -1,24 +1,41 @@
-// Can this node reach that one, how fast, and do their clocks agree?
+// Can this node reach that one, how fast, and do their clocks agree? What `trireme doctor --ips a,b` prints.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "trireme/core/net.h"
 #include "trireme/core/token.h"
+#include "trireme/launch/nodes/meeting.h"
 
 namespace trireme::launch {
 
 struct Reach {
   int node = 0;
-  std::string error;  // empty: reached
+  std::string error;  // printable; empty: reached
   double round_trip_ms = 0;
   double clock_skew_ms = 0;         // the other's clock minus ours
   double megabytes_per_second = 0;  // only when asked for
 };
 
-/// Connects to a node's probe and pings it; waits at most 5 s. Never throws for an unreachable node.
-Reach reach_node(int node, const Endpoint& probe, const Token& token);
-/// The same, and the throughput of 64 MiB there and back.
-Reach measure_node(int node, const Endpoint& probe, const Token& token);
+enum class ReachTest {
+  ping,
+  throughput,  // a ping, and 64 MiB there and back
+};
+
+/// Connects to a node's probe and tests the way; waits at most 5 s for it. Never throws for an unreachable node.
+Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest test);
+
+/// One row: how `from` reaches `reach.node`.
+struct PairReport {
+  int from = 0;
+  Reach reach;
+};
+
+/// Nodes measure one after the other, so that they do not disturb each other. Returns all rows on every node.
+std::vector<PairReport> measure_pairs(Meeting& meeting);
+
+/// As a table with latency, throughput and clock difference. Pure.
+std::string pairs_table(const std::vector<NodeInfo>& nodes, const std::vector<PairReport>& pairs);
 
 }  // namespace trireme::launch

@@ -13,9 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMostProcesses = 4096;
-constexpr int kMostCores = 1 << 20;
-constexpr size_t kLongestText = 4096;
+constexpr int kMaxListed = 4096;  // processes, devices, ports
+constexpr int kMaxCores = 1 << 20;
+constexpr size_t kMaxText = 4096;
 
 const json& field(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -27,7 +27,7 @@ const json& field(const json& object, const char* name) {
 std::string checked_text(const json& value, const char* name) {
   if (!value.is_string()) throw PeerError("a node's \"{}\" is not a text: {}", name, printable(value.dump()));
   std::string text = value.get<std::string>();
-  if (text.size() > kLongestText || printable(text) != text || text.find('\t') != std::string::npos)
+  if (text.size() > kMaxText || printable(text) != text || text.find('\t') != std::string::npos)
     throw PeerError("a node's \"{}\" is too long or holds control characters: \"{}\"", name,
                     printable(text.substr(0, 80)));
   return text;
@@ -43,8 +43,8 @@ int checked_number(const json& value, const char* name, int low, int high) {
 }
 
 const json& checked_list(const json& value, const char* name) {
-  if (!value.is_array() || value.size() > kMostProcesses)
-    throw PeerError("a node's \"{}\" is not a list of at most {}", name, kMostProcesses);
+  if (!value.is_array() || value.size() > kMaxListed)
+    throw PeerError("a node's \"{}\" is not a list of at most {}", name, kMaxListed);
   return value;
 }
 
@@ -79,8 +79,8 @@ NodeInfo node_from_json(const std::string& text) {
   node.interface = checked_text(field(object, "interface"), "interface");
   for (const json& device : checked_list(field(object, "devices"), "devices"))
     node.devices.push_back(checked_text(device, "devices"));
-  node.processes = checked_number(field(object, "processes"), "processes", 1, kMostProcesses);
-  node.cores = checked_number(field(object, "cores"), "cores", 1, kMostCores);
+  node.processes = checked_number(field(object, "processes"), "processes", 1, kMaxListed);
+  node.cores = checked_number(field(object, "cores"), "cores", 1, kMaxCores);
   for (const json& port : checked_list(field(object, "ports"), "ports"))
     node.ports.push_back(static_cast<uint16_t>(checked_number(port, "ports", 1, 65535)));
   node.master_port = static_cast<uint16_t>(checked_number(field(object, "master_port"), "master_port", 0, 65535));

@@ -11,7 +11,6 @@
 #include "trireme/core/file.h"
 #include "trireme/launch/machine/affinity.h"
 #include "trireme/launch/nodes/introduction.h"
-#include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/nodes/ssh.h"
 
 namespace trireme::launch {
@@ -133,18 +132,19 @@ TEST(MachineTopology, HoldsAllUsableCores) {
   EXPECT_EQ(cores, static_cast<size_t>(usable_cores()));
 }
 
-TEST(Ssh, QuotesForTheOtherShell) {
-  EXPECT_EQ(shell_quoted("plain"), "'plain'");
-  EXPECT_EQ(shell_quoted("it's $HOME; rm -rf /"), "'it'\\''s $HOME; rm -rf /'");
-}
-
 TEST(Ssh, EveryHostGetsItsOwnSlotsAndTheSameJob) {
   Request request{.command = {"./train", "--name", "two words"}, .hosts = {{"a", 2}, {"b", 4}}, .job_id = "j"};
   request.environment = {{"K", "v w"}};
   const std::string line = remote_command_line(request, 1, "/opt/trireme", "/home/u/my job");
-  EXPECT_THAT(line, testing::StartsWith("cd '/home/u/my job' && exec '/opt/trireme' 'launch' '--ssh_child'"));
-  EXPECT_THAT(line, AllOf(HasSubstr("'--ips' 'a,b' '--host' 'b' '--nproc_per_node' '4'"), HasSubstr("'--job_id' 'j'"),
-                          HasSubstr("'--env' 'K=v w'"), testing::EndsWith("'--' './train' '--name' 'two words'")));
+  EXPECT_THAT(line, testing::StartsWith("cd '/home/u/my job' && exec /opt/trireme launch --ssh_child"));
+  EXPECT_THAT(line, AllOf(HasSubstr("--ips a,b --host b --nproc_per_node 4"), HasSubstr("--job_id j"),
+                          HasSubstr("--env 'K=v w'"), testing::EndsWith("-- ./train --name 'two words'")));
+}
+
+TEST(Ssh, QuotesForTheOtherShell) {
+  const Request request{.command = {"./train", "it's $HOME; rm -rf /"}, .hosts = {{"a", 1}}};
+  EXPECT_THAT(remote_command_line(request, 0, "/opt/trireme", "/"),
+              testing::EndsWith("-- ./train 'it'\\''s $HOME; rm -rf /'"));
 }
 
 }  // namespace

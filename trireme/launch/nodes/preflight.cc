@@ -54,13 +54,13 @@ json problems_here(const PreflightContext& context) {
   const int nodes = static_cast<int>(context.nodes.size());
   for (int i = 0; i < nodes; ++i) {
     if (!should_try(context.self, i, nodes)) continue;
-    const Reach reach = reach_node(i, context.nodes[static_cast<size_t>(i)].probe, context.token);
+    const Reach reach = reach_node(i, context.nodes[static_cast<size_t>(i)].probe, context.token, ReachTest::ping);
     if (reach.error.empty())
       tell_clock(context, reach);
     else
       problems.push_back(fmt::format("node {} ({}) cannot reach node {} ({}, {}): {}", context.self,
                                      info_of(context, context.self).host, i, info_of(context, i).host,
-                                     info_of(context, i).address, printable(reach.error)));
+                                     info_of(context, i).address, reach.error));
   }
   return problems;
 }

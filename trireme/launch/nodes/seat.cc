@@ -13,12 +13,7 @@ class Machine {
  public:
   explicit Machine(const std::vector<Interface>& interfaces) : interfaces_(interfaces) {}
 
-  std::optional<Interface> owner_of(const std::string& ip) const {
-    for (const Interface& interface : interfaces_)
-      if (interface.ip == ip) return interface;
-    if (ip.starts_with("127.")) return Interface{"lo", ip, true};  // the whole block is this machine
-    return std::nullopt;
-  }
+  std::optional<Interface> owner_of(const std::string& ip) const { return interface_with(ip, interfaces_); }
 
   std::string addresses() const {
     std::vector<std::string> texts;
@@ -44,7 +39,6 @@ class Machine {
 };
 
 std::vector<std::string> listed_hosts(const Request& request) {
-  if (!request.ips.empty()) return request.ips;
   std::vector<std::string> hosts;
   for (const HostSlots& entry : request.hosts) hosts.push_back(entry.host);
   return hosts;
@@ -90,7 +84,7 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
 }
 
 Seat with_master(const Request& request, const Machine& machine) {
-  Seat seat{.nodes = request.nodes->max, .node = request.node_rank};
+  Seat seat{.nodes = *request.nodes, .node = request.node_rank};
   const std::string master_ip = resolve_ip(request.master->host);
   seat.meeting = Endpoint{master_ip, request.master->port};
   const bool local = machine.owner_of(master_ip).has_value();
@@ -108,7 +102,7 @@ Seat with_master(const Request& request, const Machine& machine) {
 }
 
 Seat with_etcd(const Request& request, const Machine& machine) {
-  Seat seat{.nodes = request.nodes->max, .node = request.node_rank};
+  Seat seat{.nodes = *request.nodes, .node = request.node_rank};
   seat.may_host = request.node_rank <= 0;
   machine.sit_at(seat, request.host ? host_override(request, machine) : source_ip_towards(request.etcd->host));
   return seat;
@@ -118,7 +112,7 @@ Seat with_etcd(const Request& request, const Machine& machine) {
 Seat without_address(const Request& request, const Machine& machine) {
   if (request.node_rank > 0)
     throw UsageError("--rank {} needs the coordinator's address; add --master host:port", request.node_rank);
-  Seat seat{.nodes = request.nodes->max, .node = 0, .may_host = true, .must_host = true};
+  Seat seat{.nodes = *request.nodes, .node = 0, .may_host = true, .must_host = true};
   machine.sit_at(seat, request.host ? host_override(request, machine) : machine.default_address());
   seat.meeting = Endpoint{seat.address, 0};
   return seat;
@@ -130,7 +124,7 @@ Seat find_seat(const Request& request, const std::vector<Interface>& interfaces)
   const Machine machine(interfaces);
   const std::vector<std::string> hosts = listed_hosts(request);
   if (hosts.size() > 1) return listed_nodes(request, hosts, machine);
-  if (request.nodes && request.nodes->max > 1) {
+  if (request.nodes.value_or(1) > 1) {
     if (request.etcd) return with_etcd(request, machine);
     if (request.master) return with_master(request, machine);
     return without_address(request, machine);

@@ -32,7 +32,7 @@ TEST(Seat, OneNodeStaysOnLoopback) {
 }
 
 TEST(Seat, IpsGiveTheNodesNumberAndTheMeetingPlace) {
-  const Seat seat = find_seat({.ips = {"10.0.0.1", "10.0.0.2"}}, kMachine);
+  const Seat seat = find_seat({.hosts = {{"10.0.0.1"}, {"10.0.0.2"}}}, kMachine);
   EXPECT_EQ(seat.nodes, 2);
   EXPECT_EQ(seat.node, 1);
   EXPECT_EQ(seat.address, "10.0.0.2");
@@ -42,48 +42,48 @@ TEST(Seat, IpsGiveTheNodesNumberAndTheMeetingPlace) {
 }
 
 TEST(Seat, TheFirstOfTheIpsHosts) {
-  const Seat seat = find_seat({.ips = {"10.0.0.2", "10.0.0.1"}, .start_port = 17000}, kMachine);
+  const Seat seat = find_seat({.hosts = {{"10.0.0.2"}, {"10.0.0.1"}}, .start_port = 17000}, kMachine);
   EXPECT_TRUE(seat.must_host);
   EXPECT_EQ(seat.meeting, (Endpoint{"10.0.0.2", 16999}));
 }
 
 TEST(Seat, IPv6Works) {
-  const Seat seat = find_seat({.ips = {"fd00::1", "fd00::2"}}, kMachine);
+  const Seat seat = find_seat({.hosts = {{"fd00::1"}, {"fd00::2"}}}, kMachine);
   EXPECT_EQ(seat.node, 1);
   EXPECT_EQ(seat.address, "fd00::2");
 }
 
 TEST(Seat, AMachineNotInTheListIsToldItsAddresses) {
-  EXPECT_THAT(refusal({.ips = {"10.0.0.7", "10.0.0.8"}}),
+  EXPECT_THAT(refusal({.hosts = {{"10.0.0.7"}, {"10.0.0.8"}}}),
               AllOf(HasSubstr("10.0.0.7,10.0.0.8"), HasSubstr("10.0.0.2 (eth0)"), HasSubstr("--host")));
 }
 
 TEST(Seat, HostChoosesAmongSeveralOwnAddresses) {
-  const Seat seat = find_seat({.ips = {"10.0.0.2", "127.0.0.3"}, .host = "127.0.0.3"}, kMachine);
+  const Seat seat = find_seat({.hosts = {{"10.0.0.2"}, {"127.0.0.3"}}, .host = "127.0.0.3"}, kMachine);
   EXPECT_EQ(seat.node, 1);
 }
 
 TEST(Seat, AnUnknownNameIsNamed) {
-  EXPECT_THAT(refusal({.ips = {"10.0.0.2", "no-such-host.invalid"}}), HasSubstr("no-such-host.invalid"));
+  EXPECT_THAT(refusal({.hosts = {{"10.0.0.2"}, {"no-such-host.invalid"}}}), HasSubstr("no-such-host.invalid"));
 }
 
 TEST(Seat, TheMastersMachineMayHostTheOthersNot) {
-  Request request{.nodes = NodeRange{2, 2}, .master = Endpoint{"10.0.0.2", 7000}};
+  Request request{.nodes = 2, .master = Endpoint{"10.0.0.2", 7000}};
   EXPECT_TRUE(find_seat(request, kMachine).may_host);
   request.node_rank = 1;
   EXPECT_FALSE(find_seat(request, kMachine).may_host);
 }
 
 TEST(Seat, RankZeroMustBeTheMastersMachine) {
-  EXPECT_THAT(refusal({.nodes = NodeRange{2, 2}, .master = Endpoint{"10.0.0.9", 7000}, .node_rank = 0}),
+  EXPECT_THAT(refusal({.nodes = 2, .master = Endpoint{"10.0.0.9", 7000}, .node_rank = 0}),
               AllOf(HasSubstr("10.0.0.9"), HasSubstr("10.0.0.2 (eth0)")));
 }
 
 TEST(Seat, WithoutAnAddressThisNodeHostsOnAFreePort) {
-  const Seat seat = find_seat({.nodes = NodeRange{2, 2}}, kMachine);
+  const Seat seat = find_seat({.nodes = 2}, kMachine);
   EXPECT_TRUE(seat.must_host);
   EXPECT_EQ(seat.meeting, (Endpoint{"10.0.0.2", 0}));
-  EXPECT_THAT(refusal({.nodes = NodeRange{2, 2}, .node_rank = 1}), HasSubstr("--master"));
+  EXPECT_THAT(refusal({.nodes = 2, .node_rank = 1}), HasSubstr("--master"));
 }
 
 TEST(Seat, AHostThatIsNotHereIsRefused) {

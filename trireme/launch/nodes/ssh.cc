@@ -1,5 +1,6 @@
 #include "trireme/launch/nodes/ssh.h"
 
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -11,10 +12,10 @@
 #include "trireme/core/fd.h"
 #include "trireme/core/log.h"
 #include "trireme/core/quiet_thread.h"
+#include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/machine/program.h"
-#include "trireme/launch/nodes/job_token.h"
 #include "trireme/launch/report/diagnosis.h"
 #include "trireme/proc/console.h"
 #include "trireme/proc/process_set.h"
@@ -25,22 +26,13 @@ namespace {
 
 constexpr int kSshFailed = 255;
 
-std::vector<HostSlots> hosts_of(const Request& request) {
-  std::vector<HostSlots> hosts = request.hosts;
-  for (const std::string& ip : request.ips) hosts.push_back({.host = ip});
-  if (hosts.empty()) throw UsageError("--ssh needs to know the hosts; add --hostfile FILE, -H a:2,b:2 or --ips a,b");
-  return hosts;
-}
-
 const char* bind_name(Bind bind) {
   return bind == Bind::core ? "core" : bind == Bind::numa ? "numa" : "none";
 }
 
 std::string tee_text(const Request& request) {
   if (request.tee_all) return "all";
-  std::vector<std::string> ranks;
-  for (const int rank : request.tee) ranks.push_back(std::to_string(rank));
-  return ranks.empty() ? "none" : join(ranks, ",");
+  return request.tee.empty() ? "none" : fmt::format("{}", fmt::join(request.tee, ","));
 }
 
 std::string seconds_text(std::chrono::milliseconds time) {
@@ -93,7 +85,7 @@ class Terminal {
  public:
   explicit Terminal(const Request& request)
       : request_(request),
-        hosts_(hosts_of(request)),
+        hosts_(request.hosts),
         // The remote launchers have their own grace; this one only steps in when they do not answer any more.
         state_(static_cast<int>(hosts_.size()), {.grace = request.grace + Millis(4000), .settle = Millis(1500)}) {}
 
@@ -150,7 +142,7 @@ class Terminal {
   }
 
   void note_exit(size_t host, const proc::Event& event) {
-    const bool ssh_failed = event.status.code() == kSshFailed;
+    const bool ssh_failed = event.status.code == kSshFailed;
     const int code = ssh_failed ? exit_code::kPeer : event.status.shell_code();
     state_.exited(event.process, {.success = code == 0, .when = event.when});
     if (ssh_failed)
@@ -174,7 +166,7 @@ class Terminal {
   }
 
   const Request& request_;
-  std::vector<HostSlots> hosts_;
+  const std::vector<HostSlots>& hosts_;
   proc::SignalGate signals_;
   proc::Console console_;
   JobState state_;
@@ -186,15 +178,9 @@ class Terminal {
 
 }  // namespace
 
-std::string shell_quoted(const std::string& word) {
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string remote_command_line(const Request& request, size_t index, const std::string& program,
                                 const std::string& directory) {
-  const std::vector<HostSlots> hosts = hosts_of(request);
+  const std::vector<HostSlots>& hosts = request.hosts;
   std::vector<std::string> names;
   for (const HostSlots& host : hosts) names.push_back(host.host);
   std::vector<std::string> words{program,          "launch", "--ssh_child",  "--ips",
@@ -206,9 +192,7 @@ std::string remote_command_line(const Request& request, size_t index, const std:
   words.insert(words.end(), common.begin(), common.end());
   words.push_back("--");
   words.insert(words.end(), request.command.begin(), request.command.end());
-  std::string line = "cd " + shell_quoted(directory) + " && exec";
-  for (const std::string& word : words) line += " " + shell_quoted(word);
-  return line;
+  return fmt::format("cd {} && exec {}", shell_word(directory), show_words(words));
 }
 
 int run_over_ssh(const Request& request) {

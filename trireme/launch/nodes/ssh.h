@@ -49,7 +49,4 @@ class TerminalWatch {
   std::thread thread_;
 };
 
-/// One word for a POSIX shell.
-std::string shell_quoted(const std::string& word);
-
 }  // namespace trireme::launch

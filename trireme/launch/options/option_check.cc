@@ -1,10 +1,9 @@
-#include "trireme/launch/options/option_check.h"
-
 #include <algorithm>
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/options/hostfile.h"
+#include "trireme/launch/options/option_table.h"
 #include "trireme/launch/options/options.h"
 
 namespace trireme::launch {
@@ -75,8 +74,9 @@ void settle_total(Draft& draft) {
   if (draft.request.processes)
     throw UsageError("{} and {} both say how many processes; give one of them", draft.shown("--num_proc"),
                      draft.shown("--nproc_per_node"));
-  if (!draft.request.hosts.empty()) return fill_slots(draft);
-  if (draft.request.ips.size() > 1 || draft.request.nodes.value_or(NodeRange{}).max > 1)
+  const auto& hosts = draft.request.hosts;
+  if (!hosts.empty() && !draft.has("--ips")) return fill_slots(draft);
+  if (hosts.size() > 1 || draft.request.nodes.value_or(1) > 1)
     throw UsageError(
         "{} counts the processes of the whole job; with several machines give --nproc_per_node, or -H "
         "host:slots,host:slots",
@@ -98,32 +98,20 @@ void settle_slots(Draft& draft) {
   }
 }
 
-void check_elastic(const Draft& draft) {
-  const Request& request = draft.request;
-  if (request.nodes && request.nodes->min < request.nodes->max)
-    throw UsageError("{}: elastic membership is not in this release; write a fixed number: --nnodes {}",
-                     draft.shown("--nnodes"), request.nodes->max);
-  if (request.elastic_level >= 0)
-    throw UsageError(
-        "{}: elastic membership is not in this release; leave it out (--max_restart restarts a failed job)",
-        draft.shown("--elastic_level"));
-}
-
 void settle_nodes(Draft& draft) {
   Request& request = draft.request;
-  const int named = static_cast<int>(std::max(request.ips.size(), request.hosts.size()));
-  if (named > 0 && request.nodes && request.nodes->max != named)
+  const int named = static_cast<int>(request.hosts.size());
+  if (named > 0 && request.nodes && *request.nodes != named)
     throw UsageError("{} contradicts {}, which names {} machine{}; leave --nnodes out", draft.shown("--nnodes"),
                      draft.shown(meeting_places(draft).front()), named, named == 1 ? "" : "s");
-  if (named > 0) request.nodes = NodeRange{named, named};
-  if (!request.nodes) request.nodes = NodeRange{};
-  if (request.nodes->max == 1) return;
+  if (!request.nodes) request.nodes = std::max(1, named);
+  if (*request.nodes == 1) return;
   if (draft.standalone)
     throw UsageError("--standalone is this machine alone, but {}; leave one of them out", draft.shown("--nnodes"));
 }
 
 void check_rank(const Draft& draft) {
-  const int nodes = draft.request.nodes->max;
+  const int nodes = *draft.request.nodes;
   if (draft.request.node_rank < nodes) return;
   if (nodes == 1)
     throw UsageError("{}: the job has 1 machine, so its rank is 0; for more give --nnodes", draft.shown("--rank"));
@@ -146,8 +134,7 @@ void check_tee(const Draft& draft) {
 }
 
 void check_ssh(const Draft& draft) {
-  const Request& request = draft.request;
-  if (request.ssh && request.ips.empty() && request.hosts.empty())
+  if (draft.request.ssh && draft.request.hosts.empty())
     throw UsageError("--ssh needs to know the machines; add --ips, --hostfile or -H");
 }
 
@@ -169,7 +156,6 @@ void settle(Draft& draft) {
   settle_rendezvous(draft);
   settle_total(draft);
   settle_slots(draft);
-  check_elastic(draft);
   settle_nodes(draft);
   check_rank(draft);
   check_ports(draft.request, std::max(1, known_processes(draft.request)));

@@ -146,7 +146,7 @@ TEST(OptionCheck, HostfileIsRead) {
   const Request request = parse_launch({"--hostfile", file, "--ssh", "./train"}, {});
   ASSERT_EQ(request.hosts.size(), 2u);
   EXPECT_EQ(request.hosts[1].slots, 4);
-  EXPECT_EQ(request.nodes->max, 2);
+  EXPECT_EQ(request.nodes, 2);
   expect_refused({{{"--hostfile", file, "--master", "h:1"}, {"--hostfile " + file, "--master h:1"}}});
 }
 

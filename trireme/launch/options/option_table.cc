@@ -69,6 +69,13 @@ void add_wrap(Draft& draft, const Given& given) {
     throw UsageError("{}: rank {} is wrapped already; put both commands into one", given.shown(), rank);
 }
 
+void check_elastic_level(Draft&, const Given& given) {
+  if (int_value(given, -1, 2) >= 0)
+    throw UsageError(
+        "{}: elastic membership is not in this release; leave it out (--max_restart restarts a failed job)",
+        given.shown());
+}
+
 void check_run_mode(Draft&, const Given& given) {
   if (given.text == "collective") return;
   if (given.text == "ps" || given.text == "ps-heter" || given.text == "rpc")
@@ -141,7 +148,7 @@ std::vector<Option> node_options() {
            .from({"PADDLE_NNODES"})
            .as(Role::cluster_shape),
        Row({"--ips"}, "LIST", "every machine, like 10.0.0.1,10.0.0.2, the same on each; trainer 0 is on the first",
-           store(&Request::ips, ips_value))
+           [](Draft& draft, const Given& given) { set_hosts(draft, ips_value(given), given); })
            .from({"PADDLE_IPS"})
            .as(Role::meeting_place),
        Row({"--master"}, "HOST:PORT", "where --nnodes machines meet: a port of one of them, or etcd://HOST:PORT",
@@ -192,16 +199,16 @@ std::vector<Option> log_options() {
 }
 
 std::vector<Option> failure_options() {
-  return section(Topic::failure,
-                 {Row({"--max_restart", "--max_restarts"}, "N",
-                      "restart the job up to N times from its last checkpoint (default: 0)",
-                      store(&Request::max_restart, int_from(0, 1'000'000)))
-                      .from({"PADDLE_MAX_RESTART"}),
-                  Row({"--grace"}, "TIME", "between SIGTERM and SIGKILL, to save a checkpoint (default: 10s)",
-                      store(&Request::grace, duration_value)),
-                  Row({"--elastic_level"}, "LEVEL", "elastic membership; only -1, off, is in this release",
-                      store(&Request::elastic_level, int_from(-1, 2)))
-                      .from({"PADDLE_ELASTIC_LEVEL"})});
+  return section(
+      Topic::failure,
+      {Row({"--max_restart", "--max_restarts"}, "N",
+           "restart the job up to N times from its last checkpoint (default: 0)",
+           store(&Request::max_restart, int_from(0, 1'000'000)))
+           .from({"PADDLE_MAX_RESTART"}),
+       Row({"--grace"}, "TIME", "between SIGTERM and SIGKILL, to save a checkpoint (default: 10s)",
+           store(&Request::grace, duration_value)),
+       Row({"--elastic_level"}, "LEVEL", "elastic membership; only -1, off, is in this release", check_elastic_level)
+           .from({"PADDLE_ELASTIC_LEVEL"})});
 }
 
 std::vector<Option> debug_options() {

@@ -64,4 +64,8 @@ const std::vector<Option>& option_table();
 /// By any of its names, hyphens or underscores; nullptr when there is none.
 const Option* find_option(std::string_view name);
 
+/// The rules between options, once all of them are read (option_check.cc): fills in what follows from several together
+/// (meeting point, number of nodes, slots) and throws UsageError for the first contradiction.
+void settle(Draft& draft);
+
 }  // namespace trireme::launch

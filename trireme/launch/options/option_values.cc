@@ -10,7 +10,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kLongestJobId = 128;
+constexpr size_t kMaxJobId = 128;
 
 bool is_uuid(std::string_view id) {
   return (id.starts_with("GPU-") || id.starts_with("MIG-")) && id.size() > 4;
@@ -52,9 +52,9 @@ std::string text_value(const Given& given) {
 std::string job_id_value(const Given& given) {
   const auto bad = [](unsigned char c) { return c <= ' ' || c == '/' || c == 0x7F; };
   const std::string id = text_value(given);
-  if (id.size() > kLongestJobId || id.front() == '.' || std::any_of(id.begin(), id.end(), bad))
+  if (id.size() > kMaxJobId || id.front() == '.' || std::any_of(id.begin(), id.end(), bad))
     throw UsageError("{}: a job id names files and keys: at most {} characters, no space, no slash, no dot in front",
-                     given.shown(), kLongestJobId);
+                     given.shown(), kMaxJobId);
   return id;
 }
 
@@ -70,7 +70,7 @@ std::string processes_value(const Given& given) {
   return std::to_string(*number);
 }
 
-NodeRange nodes_value(const Given& given) {
+int nodes_value(const Given& given) {
   constexpr int kMaxNodes = 65536;
   const size_t colon = given.text.find(':');
   const std::string_view text = given.text;
@@ -78,7 +78,10 @@ NodeRange nodes_value(const Given& given) {
   const auto max = colon == std::string::npos ? min : parse_int(text.substr(colon + 1), 1, kMaxNodes);
   if (!min || !max) throw UsageError("{}: must be a whole number from 1 to {}, or MIN:MAX", given.shown(), kMaxNodes);
   if (*min > *max) throw UsageError("{}: the smallest number comes first; write {}:{}", given.shown(), *max, *min);
-  return {static_cast<int>(*min), static_cast<int>(*max)};
+  if (*min < *max)
+    throw UsageError("{}: elastic membership is not in this release; write a fixed number: --nnodes {}", given.shown(),
+                     *max);
+  return static_cast<int>(*max);
 }
 
 std::vector<std::string> devices_value(const Given& given) {
@@ -97,23 +100,19 @@ std::vector<std::string> devices_value(const Given& given) {
   return devices;
 }
 
-std::vector<std::string> ips_value(const Given& given) {
-  std::vector<std::string> ips;
+std::vector<HostSlots> ips_value(const Given& given) {
+  std::vector<HostSlots> ips;
   std::set<std::string> seen;
   for (const std::string& part : split(given.text, ',')) {
     if (trim(part).empty())
       throw UsageError("{}: a host is missing between the commas; write --ips a,b without spaces", given.shown());
-    ips.push_back(parse_host(part, given.shown()));
-    if (!seen.insert(canonical_host(ips.back())).second)
-      throw UsageError("{}: {} is in the list twice; every machine is named once", given.shown(), ips.back());
+    ips.push_back({.host = parse_host(part, given.shown())});
+    if (!seen.insert(canonical_host(ips.back().host)).second)
+      throw UsageError("{}: {} is in the list twice; every machine is named once", given.shown(), ips.back().host);
   }
   if (ips.empty())
     throw UsageError("{}: the list is empty; name every machine, the first one first, like --ips 10.0.0.1,10.0.0.2",
                      given.shown());
-  for (const std::string& ip : ips)
-    if (ips.size() > 1 && is_loopback(ip))
-      throw UsageError("{}: {} means another machine on each machine; write the address by which the others reach it",
-                       given.shown(), ip);
   return ips;
 }
 

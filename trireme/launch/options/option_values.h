@@ -2,7 +2,7 @@
 // UsageError that shows the option, what was written, what is allowed and what to do.
 //
 //   devices_value({"--gpus", "0,01"})    ->  {"0", "1"}
-//   nodes_value({"--nnodes", "2:4"})     ->  from 2 to 4
+//   nodes_value({"--nnodes", "2"})       ->  2; MIN:MAX is refused, because elastic membership is not in this release
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,11 @@ std::string job_id_value(const Given& given);
 
 /// A number in range, "gpu", "cpu" or "auto".
 std::string processes_value(const Given& given);
-NodeRange nodes_value(const Given& given);
+int nodes_value(const Given& given);
 /// Ids or UUIDs, none twice; numbers without leading zeros.
 std::vector<std::string> devices_value(const Given& given);
-/// Hosts without ports, none twice, no loopback address beside others.
-std::vector<std::string> ips_value(const Given& given);
+/// Hosts without ports, none twice.
+std::vector<HostSlots> ips_value(const Given& given);
 uint16_t port_value(const Given& given, uint16_t low = 1);
 Bind bind_value(const Given& given);
 /// "all", "none" or local ranks, into request.tee and request.tee_all.

@@ -5,8 +5,8 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/launch/options/option_check.h"
 #include "trireme/launch/options/option_table.h"
+#include "trireme/launch/worker_environment.h"
 
 namespace trireme::launch {
 namespace {
@@ -26,12 +26,6 @@ CommandSyntax syntax_for(const std::string& command, Draft& draft) {
 }
 
 // --- variables
-
-std::string lookup(const Environment& variables, std::string_view name) {
-  for (const auto& [key, value] : variables)
-    if (key == name) return value;
-  return "";
-}
 
 // The option of the command line that makes a variable about the cluster meaningless.
 std::optional<std::string> overruled_by(const Option& option, const Draft& draft) {
@@ -62,11 +56,11 @@ void use_variable(const Option& option, const Given& variable, Draft& draft) {
 }
 
 void read_variables(const Environment& variables, Draft& draft) {
-  if (!lookup(variables, "TRIREME_JOB_ID").empty()) return;
+  if (!value_of(variables, "TRIREME_JOB_ID").value_or("").empty()) return;
   for (const Option& option : option_table())
     for (const std::string& name : option.variables)
-      if (const std::string value = lookup(variables, name); !value.empty())
-        use_variable(option, Given{name, value}, draft);
+      if (const auto value = value_of(variables, name); value && !value->empty())
+        use_variable(option, Given{name, *value}, draft);
 }
 
 }  // namespace

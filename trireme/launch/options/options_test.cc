@@ -45,8 +45,7 @@ TEST(Options, DefaultsAreThoseOfTheSpecification) {
   EXPECT_THAT(request.command, ElementsAre("./train"));
   EXPECT_FALSE(request.devices || request.processes || request.master || request.etcd || request.host);
   EXPECT_FALSE(request.start_port || request.help_topic);
-  EXPECT_EQ(request.nodes->min, 1);
-  EXPECT_EQ(request.nodes->max, 1);
+  EXPECT_EQ(request.nodes, 1);
   EXPECT_EQ(request.node_rank, -1);
   EXPECT_EQ(request.log_dir, "log");
   EXPECT_EQ(request.job_id, "default");
@@ -54,7 +53,6 @@ TEST(Options, DefaultsAreThoseOfTheSpecification) {
   EXPECT_EQ(request.grace, milliseconds(10'000));
   EXPECT_EQ(request.join_timeout, milliseconds(600'000));
   EXPECT_EQ(request.max_restart, 0);
-  EXPECT_EQ(request.elastic_level, -1);
 }
 
 TEST(Options, EverythingFromTheProgramOnIsUntouched) {
@@ -98,7 +96,7 @@ TEST(Options, ProcessOptions) {
 TEST(Options, NodeOptions) {
   const Request request = parse({"--nnodes", "2", "--master", "[2001:db8::1]:6000", "--rank", "1", "--host", "10.0.0.2",
                                  "--start_port", "17000", "--job_id", "j1", "--join_timeout", "2m"});
-  EXPECT_EQ(request.nodes->max, 2);
+  EXPECT_EQ(request.nodes, 2);
   EXPECT_EQ(request.master, (Endpoint{"2001:db8::1", 6000}));
   EXPECT_EQ(request.node_rank, 1);
   EXPECT_EQ(request.host, "10.0.0.2");
@@ -107,12 +105,18 @@ TEST(Options, NodeOptions) {
   EXPECT_EQ(request.join_timeout, milliseconds(120'000));
 }
 
+std::vector<std::string> names_of(const std::vector<HostSlots>& hosts) {
+  std::vector<std::string> names;
+  for (const HostSlots& host : hosts) names.push_back(host.host);
+  return names;
+}
+
 TEST(Options, IpsSetTheNumberOfNodes) {
   const Request request = parse({"--ips", "node1,10.0.0.2,[2001:db8::1]", "--ssh"});
-  EXPECT_THAT(request.ips, ElementsAre("node1", "10.0.0.2", "2001:db8::1"));
-  EXPECT_EQ(request.nodes->min, 3);
+  EXPECT_THAT(names_of(request.hosts), ElementsAre("node1", "10.0.0.2", "2001:db8::1"));
+  EXPECT_EQ(request.nodes, 3);
   EXPECT_TRUE(request.ssh);
-  EXPECT_THAT(parse({"--ips=127.0.0.1"}).ips, ElementsAre("127.0.0.1"));
+  EXPECT_THAT(names_of(parse({"--ips=127.0.0.1"}).hosts), ElementsAre("127.0.0.1"));
 }
 
 TEST(Options, EtcdMaster) {
@@ -180,7 +184,7 @@ TEST(Options, TorchrunsMasterAddressAndPort) {
 TEST(Options, StandaloneIsThisMachineWhateverTheVariablesSay) {
   const Request request =
       parse({"--standalone"}, {{"PADDLE_NNODES", "4"}, {"PADDLE_MASTER", "h:1"}, {"PADDLE_RANK", "3"}});
-  EXPECT_EQ(request.nodes->max, 1);
+  EXPECT_EQ(request.nodes, 1);
   EXPECT_FALSE(request.master);
   EXPECT_EQ(request.node_rank, -1);
 }
@@ -192,7 +196,7 @@ TEST(Options, HorovodsNames) {
   ASSERT_EQ(request.hosts.size(), 2u);
   EXPECT_EQ(request.hosts[0].slots, 4);
   EXPECT_EQ(request.hosts[1].slots, 1);
-  EXPECT_EQ(request.nodes->max, 2);
+  EXPECT_EQ(request.nodes, 2);
   EXPECT_FALSE(request.processes);
 }
 
@@ -257,7 +261,7 @@ TEST(OptionVariables, StandInForOptions) {
                                      {"PADDLE_RUN_MODE", "collective"}});
   EXPECT_EQ(request.processes, "3");
   EXPECT_THAT(*request.devices, ElementsAre("1", "2", "3"));
-  EXPECT_EQ(request.nodes->max, 2);
+  EXPECT_EQ(request.nodes, 2);
   EXPECT_EQ(request.master, (Endpoint{"h", 77}));
   EXPECT_EQ(request.node_rank, 1);
   EXPECT_EQ(request.host, "10.0.0.7");
@@ -322,11 +326,11 @@ TEST(OptionVariables, InsideAWorkerTheySpeakOfTheOuterJob) {
   const Request request = parse(
       {}, {{"TRIREME_JOB_ID", "outer"}, {"PADDLE_MASTER", "h:1"}, {"PADDLE_NNODES", "2"}, {"FLAGS_START_PORT", "1"}});
   EXPECT_FALSE(request.master || request.start_port);
-  EXPECT_EQ(request.nodes->max, 1);
+  EXPECT_EQ(request.nodes, 1);
 }
 
 TEST(OptionVariables, PresetEndpointsAreNotRead) {
-  EXPECT_TRUE(parse({}, {{"PADDLE_TRAINER_ENDPOINTS", "a:1,b:1"}, {"PADDLE_TRAINER_ID", "3"}}).ips.empty());
+  EXPECT_TRUE(parse({}, {{"PADDLE_TRAINER_ENDPOINTS", "a:1,b:1"}, {"PADDLE_TRAINER_ID", "3"}}).hosts.empty());
 }
 
 TEST(OptionVariables, AreAllDocumented) {

@@ -19,16 +19,10 @@ inline constexpr uint16_t kEtcdPort = 2379;  // where etcd listens unless told o
 
 enum class Bind { none, core, numa };
 
-/// `--nnodes 2` is {2, 2}; `--nnodes 2:4` is {2, 4}.
-struct NodeRange {
-  int min = 1;
-  int max = 1;
-};
-
-/// One line of a hostfile, or one part of `-H host:slots`.
+/// One part of `--ips` or `-H host:slots`, or one line of a hostfile.
 struct HostSlots {
   std::string host;
-  int slots = 0;  // 0: as many as the machine has devices
+  int slots = 0;  // 0: --nproc_per_node, or as many as the machine has devices
 };
 
 struct Request {
@@ -38,9 +32,8 @@ struct Request {
   // how many processes, where
   std::optional<std::vector<std::string>> devices;  // --gpus: absolute ids as written
   std::optional<std::string> processes;             // --nproc_per_node: a number, "gpu", "cpu" or "auto"
-  std::optional<NodeRange> nodes;                   // --nnodes; parse_launch() always sets it
-  std::vector<std::string> ips;                     // --ips
-  std::vector<HostSlots> hosts;                     // --hostfile, -H
+  std::optional<int> nodes;                         // --nnodes; parse_launch() always sets it
+  std::vector<HostSlots> hosts;                     // --ips, --hostfile, -H
   std::optional<Endpoint> master;                   // --master host:port
   std::optional<Endpoint> etcd;                     // --master etcd://host:port
   int node_rank = -1;                               // --rank
@@ -56,7 +49,7 @@ struct Request {
   LogLevel log_level = LogLevel::info;
   bool log_overwrite = false;
 
-  // what the console shows: local ranks; nothing = rank 0, "all" is kTeeAll
+  // --tee: the local ranks whose output the console shows
   std::vector<int> tee{0};
   bool tee_all = false;
 
@@ -64,7 +57,6 @@ struct Request {
   std::chrono::milliseconds grace{10'000};
   std::chrono::milliseconds join_timeout{600'000};
   int max_restart = 0;
-  int elastic_level = -1;
 
   std::vector<std::pair<std::string, std::string>> environment;  // --env
   std::map<int, std::string> wrap;                               // --wrap RANK:CMD

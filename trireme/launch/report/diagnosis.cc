@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <string.h>
 
-#include <array>
+#include <cctype>
 #include <cerrno>
 #include <optional>
 
@@ -13,52 +14,6 @@
 
 namespace trireme::launch {
 namespace {
-
-struct Signal {
-  int number;
-  const char* name;
-  const char* words;
-};
-
-constexpr std::array kSignals = {
-    Signal{SIGHUP, "SIGHUP", "hangup"},
-    Signal{SIGINT, "SIGINT", "interrupt"},
-    Signal{SIGQUIT, "SIGQUIT", "quit"},
-    Signal{SIGILL, "SIGILL", "illegal instruction"},
-    Signal{SIGTRAP, "SIGTRAP", "trace or breakpoint trap"},
-    Signal{SIGABRT, "SIGABRT", "aborted"},
-    Signal{SIGBUS, "SIGBUS", "bus error"},
-    Signal{SIGFPE, "SIGFPE", "arithmetic error"},
-    Signal{SIGKILL, "SIGKILL", "killed"},
-    Signal{SIGUSR1, "SIGUSR1", "user signal 1"},
-    Signal{SIGSEGV, "SIGSEGV", "segmentation fault"},
-    Signal{SIGUSR2, "SIGUSR2", "user signal 2"},
-    Signal{SIGPIPE, "SIGPIPE", "broken pipe"},
-    Signal{SIGALRM, "SIGALRM", "alarm clock"},
-    Signal{SIGTERM, "SIGTERM", "terminated"},
-    Signal{SIGSTKFLT, "SIGSTKFLT", "stack fault"},
-    Signal{SIGCHLD, "SIGCHLD", "child status"},
-    Signal{SIGCONT, "SIGCONT", "continued"},
-    Signal{SIGSTOP, "SIGSTOP", "stopped"},
-    Signal{SIGTSTP, "SIGTSTP", "stopped from the terminal"},
-    Signal{SIGTTIN, "SIGTTIN", "terminal input in the background"},
-    Signal{SIGTTOU, "SIGTTOU", "terminal output in the background"},
-    Signal{SIGURG, "SIGURG", "urgent data"},
-    Signal{SIGXCPU, "SIGXCPU", "CPU time limit exceeded"},
-    Signal{SIGXFSZ, "SIGXFSZ", "file size limit exceeded"},
-    Signal{SIGVTALRM, "SIGVTALRM", "virtual timer expired"},
-    Signal{SIGPROF, "SIGPROF", "profiling timer expired"},
-    Signal{SIGWINCH, "SIGWINCH", "window size changed"},
-    Signal{SIGIO, "SIGIO", "input or output possible"},
-    Signal{SIGPWR, "SIGPWR", "power failure"},
-    Signal{SIGSYS, "SIGSYS", "bad system call"},
-};
-
-const Signal* find_signal(int number) {
-  for (const Signal& signal : kSignals)
-    if (signal.number == number) return &signal;
-  return nullptr;
-}
 
 std::string signal_advice(int signal) {
   switch (signal) {
@@ -118,16 +73,8 @@ bool log_may_explain(const Ending& ending) {
   return ending.exited || ending.signal == SIGABRT;
 }
 
-Diagnosis explained(const Ending& ending, const LogFinding& finding) {
-  return {.cause = finding.cause,
-          .words = fmt::format("{}: {}", ending_words(ending), finding.words),
-          .advice = finding.advice,
-          .evidence = finding.evidence,
-          .victim = finding.victim};
-}
-
 // Our own exit code says so; what the log says is the detail.
-Diagnosis peer_failed(const Ending& ending, const std::optional<LogFinding>& finding) {
+Diagnosis peer_failed(const Ending& ending, const std::optional<Diagnosis>& finding) {
   return {.cause = "peer",
           .words = fmt::format("{}: {}", ending_words(ending), finding ? finding->words : "another rank failed it"),
           .advice = "The real culprit may be another rank: read the other ranks' logs too. Starting again may cure it.",
@@ -137,8 +84,8 @@ Diagnosis peer_failed(const Ending& ending, const std::optional<LogFinding>& fin
 
 // 139 of a shell script means that its command died of signal 11.
 std::string shell_words(int code) {
-  const Signal* signal = code > 128 ? find_signal(code - 128) : nullptr;
-  return signal ? fmt::format(" (as a shell reports signal {}, {})", signal->number, signal->words) : "";
+  const bool known = code > 128 && ::sigdescr_np(code - 128) != nullptr;
+  return known ? fmt::format(" (as a shell reports signal {}, {})", code - 128, signal_words(code - 128)) : "";
 }
 
 Diagnosis by_exit_code(const Ending& ending) {
@@ -165,9 +112,12 @@ Diagnosis diagnose(const Ending& ending, const std::vector<std::string>& last_li
   if (ending.success()) return {.cause = "success", .words = ending_words(ending)};
   if (ending.exec_errno != 0) return exec_failed(ending);
   if (ending.out_of_memory_kill) return killed_for_memory(ending);
-  const auto finding = log_may_explain(ending) ? find_in_log(last_lines) : std::nullopt;
+  auto finding = log_may_explain(ending) ? find_in_log(last_lines) : std::nullopt;
   if (ending.exited && ending.code == exit_code::kPeer) return peer_failed(ending, finding);
-  if (finding) return explained(ending, *finding);
+  if (finding) {
+    finding->words = fmt::format("{}: {}", ending_words(ending), finding->words);
+    return *std::move(finding);
+  }
   if (ending.exited) return by_exit_code(ending);
   return {.cause = "signal", .words = ending_words(ending), .advice = signal_advice(ending.signal)};
 }
@@ -187,13 +137,17 @@ std::string ending_words(const Ending& ending) {
 }
 
 std::string signal_name(int number) {
-  const Signal* signal = find_signal(number);
-  return signal ? signal->name : fmt::format("signal {}", number);
+  const char* name = ::sigabbrev_np(number);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", number);
 }
 
 std::string signal_words(int number) {
-  if (const Signal* signal = find_signal(number)) return signal->words;
-  return number >= SIGRTMIN && number <= SIGRTMAX ? "real-time signal" : "unknown signal";
+  const char* known = ::sigdescr_np(number);
+  if (!known) return number >= SIGRTMIN && number <= SIGRTMAX ? "real-time signal" : "unknown signal";
+  std::string words = known;
+  const bool acronym = !std::islower(static_cast<unsigned char>(words[1]));  // "CPU time limit exceeded"
+  if (!acronym) words[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(words[0])));
+  return words;
 }
 
 }  // namespace trireme::launch

@@ -12,8 +12,7 @@
 namespace trireme::launch {
 namespace {
 
-constexpr size_t kMostLines = 30;
-constexpr size_t kLongestLine = 400;
+constexpr size_t kMaxLine = 400;
 
 class Painter {
  public:
@@ -36,14 +35,14 @@ const WorkerEnding* find_culprit(const JobResult& result) {
 }
 
 std::string cut(const std::string& line) {
-  if (line.size() <= kLongestLine) return printable(line);
-  size_t end = kLongestLine;
+  if (line.size() <= kMaxLine) return printable(line);
+  size_t end = kMaxLine;
   while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) --end;  // not inside a character
   return printable(line.substr(0, end)) + " …";
 }
 
 std::string last_lines_text(const WorkerEnding& worker, const Painter& paint) {
-  const size_t count = std::min(worker.last_lines.size(), kMostLines);
+  const size_t count = std::min(worker.last_lines.size(), kShownLines);
   if (count == 0) return "  It wrote nothing.\n";
   std::string text = "  " + paint.strong(count == 1 ? "Last line:" : fmt::format("Last {} lines:", count)) + "\n";
   for (auto line = worker.last_lines.end() - static_cast<long>(count); line != worker.last_lines.end(); ++line)

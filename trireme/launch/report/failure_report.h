@@ -16,6 +16,9 @@
 
 namespace trireme::launch {
 
+/// So many of a worker's last lines are shown.
+inline constexpr size_t kShownLines = 30;
+
 struct WorkerEnding {
   int rank = 0;
   int local_rank = 0;
@@ -23,7 +26,7 @@ struct WorkerEnding {
   int pid = 0;
   Ending ending;
   std::string log;                      // path of its log file
-  std::vector<std::string> last_lines;  // at most 30 are shown
+  std::vector<std::string> last_lines;  // the last kShownLines are shown
   bool stopped = false;                 // the launcher ended it because of the culprit, or of an interruption
   bool unkillable = false;              // it survived SIGKILL and was left behind; `ending` means nothing then
   double seconds = 0;                   // how long it ran

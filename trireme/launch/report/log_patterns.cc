@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
-#include <initializer_list>
 #include <string_view>
 #include <utility>
 
@@ -16,17 +14,17 @@ namespace trireme::launch {
 namespace {
 
 using Lines = std::vector<std::string>;
-using Marks = std::initializer_list<std::string_view>;
+using Marks = std::vector<std::string_view>;
 
-constexpr size_t kLongestWords = 300;
-constexpr size_t kMostEvidence = 8;
+constexpr size_t kMaxWords = 300;
+constexpr size_t kMaxEvidence = 8;
 
-bool contains_any(std::string_view line, Marks marks) {
+bool contains_any(std::string_view line, const Marks& marks) {
   return std::any_of(marks.begin(), marks.end(), [&](auto mark) { return line.find(mark) != line.npos; });
 }
 
 // The last line with one of the marks: what was written last is nearest to the end.
-const std::string* last_with(const Lines& lines, Marks marks) {
+const std::string* last_with(const Lines& lines, const Marks& marks) {
   const auto found = std::find_if(lines.rbegin(), lines.rend(), [&](auto& line) { return contains_any(line, marks); });
   return found == lines.rend() ? nullptr : &*found;
 }
@@ -39,8 +37,8 @@ std::string_view without_rank_prefix(std::string_view line) {
 }
 
 std::string shortened(std::string_view line) {
-  const std::string text = printable(trim(without_rank_prefix(line)).substr(0, kLongestWords));
-  return trim(without_rank_prefix(line)).size() > kLongestWords ? text + "…" : text;
+  const std::string text = printable(trim(without_rank_prefix(line)).substr(0, kMaxWords));
+  return trim(without_rank_prefix(line)).size() > kMaxWords ? text + "…" : text;
 }
 
 // --- CUDA out of memory: "2.00 GiB", "56.000000MB"
@@ -57,7 +55,7 @@ std::optional<std::string> amount_at_start(std::string_view text) {
   return fmt::format("{:.2f} {}", number, unit);
 }
 
-std::optional<std::string> amount_after(std::string_view text, Marks marks) {
+std::optional<std::string> amount_after(std::string_view text, const Marks& marks) {
   for (const std::string_view mark : marks) {
     const size_t at = text.find(mark);
     if (at == text.npos) continue;
@@ -98,26 +96,16 @@ std::string memory_words(std::string_view line) {
   return numbers.empty() ? words : words + ": " + join(numbers, ", ");
 }
 
-std::optional<LogFinding> find_cuda_memory(const Lines& lines) {
+std::optional<Diagnosis> find_cuda_memory(const Lines& lines) {
   const std::string* line = last_with(lines, {"CUDA out of memory", "Out of memory error on GPU"});
   if (!line)
     line = last_with(lines, {"CUDA error: out of memory", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED"});
   if (!line) return std::nullopt;
-  return LogFinding{.cause = "cuda_out_of_memory",
-                    .words = memory_words(*line),
-                    .advice =
-                        "Use a smaller batch (or gradient accumulation), and look with nvidia-smi whether another "
-                        "process holds memory of this GPU. GPUs are counted within CUDA_VISIBLE_DEVICES."};
-}
-
-std::optional<LogFinding> find_host_memory(const Lines& lines) {
-  const std::string* line = last_with(lines, {"std::bad_alloc", "DefaultCPUAllocator: can't allocate", "MemoryError"});
-  if (!line) return std::nullopt;
-  return LogFinding{.cause = "out_of_memory",
-                    .words = "the host's memory ran out: " + shortened(*line),
-                    .advice =
-                        "Use fewer processes per node, a smaller batch or fewer loader threads, or raise the "
-                        "memory limit (ulimit -v, container, batch job)."};
+  return Diagnosis{.cause = "cuda_out_of_memory",
+                   .words = memory_words(*line),
+                   .advice =
+                       "Use a smaller batch (or gradient accumulation), and look with nvidia-smi whether another "
+                       "process holds memory of this GPU. GPUs are counted within CUDA_VISIBLE_DEVICES."};
 }
 
 // --- NCCL
@@ -126,21 +114,21 @@ Lines nccl_warnings(const Lines& lines) {
   Lines warnings;
   for (const std::string& line : lines)
     if (contains_any(line, {"NCCL WARN"})) warnings.push_back(shortened(line));
-  if (warnings.size() > kMostEvidence) warnings.erase(warnings.begin(), warnings.end() - kMostEvidence);
+  if (warnings.size() > kMaxEvidence) warnings.erase(warnings.begin(), warnings.end() - kMaxEvidence);
   return warnings;
 }
 
-LogFinding nccl_finding(const std::string& line, const Lines& lines) {
-  return LogFinding{.cause = "nccl",
-                    .words = "NCCL error: " + shortened(line),
-                    .advice =
-                        "Start again with --env NCCL_DEBUG=INFO to see what NCCL tried; between machines, check "
-                        "NCCL_SOCKET_IFNAME and the firewall.",
-                    .evidence = nccl_warnings(lines),
-                    .victim = contains_any(line, {"ncclRemoteError"})};
+Diagnosis nccl_finding(const std::string& line, const Lines& lines) {
+  return Diagnosis{.cause = "nccl",
+                   .words = "NCCL error: " + shortened(line),
+                   .advice =
+                       "Start again with --env NCCL_DEBUG=INFO to see what NCCL tried; between machines, check "
+                       "NCCL_SOCKET_IFNAME and the firewall.",
+                   .evidence = nccl_warnings(lines),
+                   .victim = contains_any(line, {"ncclRemoteError"})};
 }
 
-std::optional<LogFinding> find_nccl(const Lines& lines) {
+std::optional<Diagnosis> find_nccl(const Lines& lines) {
   const Marks named = {"ncclUnhandledCudaError", "ncclSystemError",  "ncclInternalError",
                        "ncclInvalidArgument",    "ncclInvalidUsage", "ncclRemoteError"};
   const std::string* line = last_with(lines, named);
@@ -149,8 +137,8 @@ std::optional<LogFinding> find_nccl(const Lines& lines) {
   return nccl_finding(*line, lines);
 }
 
-// A warning alone is no failure; it explains one that nothing else explains.
-std::optional<LogFinding> find_nccl_warning(const Lines& lines) {
+// A warning alone is not a failure, but it explains one that nothing else explains.
+std::optional<Diagnosis> find_nccl_warning(const Lines& lines) {
   const std::string* line = last_with(lines, {"NCCL WARN"});
   if (!line) return std::nullopt;
   return nccl_finding(*line, lines);
@@ -159,7 +147,7 @@ std::optional<LogFinding> find_nccl_warning(const Lines& lines) {
 // --- one line says it all
 
 struct Pattern {
-  std::vector<std::string_view> marks;
+  Marks marks;
   const char* cause;
   const char* words;
   const char* advice;
@@ -186,24 +174,22 @@ const std::vector<Pattern>& patterns() {
        "a connection to another rank broke",
        "The real culprit may be another rank: read the other ranks' logs too.",
        true},
+      {{"std::bad_alloc", "DefaultCPUAllocator: can't allocate", "MemoryError"},
+       "out_of_memory",
+       "the host's memory ran out",
+       "Use fewer processes per node, a smaller batch or fewer loader threads, or raise the memory limit (ulimit -v, "
+       "container, batch job)."},
   };
   return table;
 }
 
-std::optional<LogFinding> match(const Pattern& pattern, const Lines& lines) {
-  for (auto line = lines.rbegin(); line != lines.rend(); ++line)
-    for (const std::string_view mark : pattern.marks)
-      if (line->find(mark) != line->npos)
-        return LogFinding{.cause = pattern.cause,
-                          .words = fmt::format("{}: {}", pattern.words, shortened(*line)),
-                          .advice = pattern.advice,
-                          .victim = pattern.victim};
-  return std::nullopt;
-}
-
-std::optional<LogFinding> find_pattern(const Lines& lines) {
+std::optional<Diagnosis> find_pattern(const Lines& lines) {
   for (const Pattern& pattern : patterns())
-    if (auto finding = match(pattern, lines)) return finding;
+    if (const std::string* line = last_with(lines, pattern.marks))
+      return Diagnosis{.cause = pattern.cause,
+                       .words = fmt::format("{}: {}", pattern.words, shortened(*line)),
+                       .advice = pattern.advice,
+                       .victim = pattern.victim};
   return std::nullopt;
 }
 
@@ -241,16 +227,16 @@ std::optional<std::string> python_exception(const Lines& lines) {
   return std::nullopt;
 }
 
-std::optional<LogFinding> find_python(const Lines& lines) {
+std::optional<Diagnosis> find_python(const Lines& lines) {
   const auto exception = python_exception(lines);
   if (!exception) return std::nullopt;
   const bool import = exception->starts_with("ModuleNotFoundError") || exception->starts_with("ImportError");
-  if (!import) return LogFinding{.cause = "python_error", .words = *exception, .advice = ""};
-  return LogFinding{.cause = "import_error",
-                    .words = *exception,
-                    .advice =
-                        "Is the right Python environment active on this host (which python3), and is the module "
-                        "installed there or found through PYTHONPATH?"};
+  if (!import) return Diagnosis{.cause = "python_error", .words = *exception, .advice = ""};
+  return Diagnosis{.cause = "import_error",
+                   .words = *exception,
+                   .advice =
+                       "Is the right Python environment active on this host (which python3), and is the module "
+                       "installed there or found through PYTHONPATH?"};
 }
 
 // --- C++
@@ -261,7 +247,7 @@ std::string exception_type(std::string_view line) {
   return start < end ? "uncaught " + printable(line.substr(start + 1, end - start - 1)) : shortened(line);
 }
 
-std::optional<LogFinding> find_cpp(const Lines& lines) {
+std::optional<Diagnosis> find_cpp(const Lines& lines) {
   const auto is_terminate = [](const std::string& line) { return contains_any(line, {"terminate called "}); };
   const auto found = std::find_if(lines.rbegin(), lines.rend(), is_terminate);
   if (found == lines.rend()) return std::nullopt;
@@ -272,15 +258,14 @@ std::optional<LogFinding> find_cpp(const Lines& lines) {
     words += ": " + shortened(std::string_view(*line).substr(what + 7));
     break;
   }
-  return LogFinding{.cause = "cpp_exception", .words = std::move(words), .advice = ""};
+  return Diagnosis{.cause = "cpp_exception", .words = std::move(words), .advice = ""};
 }
 
 }  // namespace
 
-std::optional<LogFinding> find_in_log(const Lines& lines) {
+std::optional<Diagnosis> find_in_log(const Lines& lines) {
   // From the most special message to the most general: an uncaught exception may carry any of the others.
-  for (const auto find :
-       {find_cuda_memory, find_nccl, find_pattern, find_host_memory, find_python, find_cpp, find_nccl_warning})
+  for (const auto find : {find_cuda_memory, find_nccl, find_pattern, find_python, find_cpp, find_nccl_warning})
     if (auto finding = find(lines)) return finding;
   return std::nullopt;
 }

@@ -6,17 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "trireme/launch/report/diagnosis.h"
+
 namespace trireme::launch {
 
-struct LogFinding {
-  std::string cause;  // as in Diagnosis
-  std::string words;  // what happened, without the exit status
-  std::string advice;
-  std::vector<std::string> evidence;
-  bool victim = false;
-};
-
-/// The most telling message of the lines, or nothing.
-std::optional<LogFinding> find_in_log(const std::vector<std::string>& lines);
+/// The most telling message of the lines, or nothing. Its words do not tell the exit status.
+std::optional<Diagnosis> find_in_log(const std::vector<std::string>& lines);
 
 }  // namespace trireme::launch

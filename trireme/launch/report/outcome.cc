@@ -9,6 +9,8 @@ namespace trireme::launch {
 
 using nlohmann::json;
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(JobOutcome, kind, exit_code, signal, final, reason)
+
 JobOutcome JobOutcome::of_culprit(const WorkerEnding& culprit) {
   JobOutcome outcome{.kind = Kind::worker_failed};
   outcome.exit_code = culprit.awaited_by.empty() ? exit_code_of(culprit.ending) : exit_code::kPeer;
@@ -33,25 +35,18 @@ JobOutcome JobOutcome::abort(const std::string& reason, int exit_code) {
 }
 
 std::string to_json(const JobOutcome& outcome) {
-  json text{{"kind", static_cast<int>(outcome.kind)},
-            {"exit_code", outcome.exit_code},
-            {"signal", outcome.signal},
-            {"final", outcome.final},
-            {"reason", printable(outcome.reason)}};
-  if (outcome.culprit) text["culprit"] = to_json(*outcome.culprit);
-  return text.dump();
+  json value = outcome;
+  value["reason"] = printable(outcome.reason);
+  if (outcome.culprit) value["culprit"] = to_json(*outcome.culprit);
+  return value.dump();
 }
 
 JobOutcome outcome_from_json(const std::string& text) {
   try {
     const json value = json::parse(text);
-    const int kind = value.at("kind").get<int>();
-    if (kind < 0 || kind > static_cast<int>(JobOutcome::Kind::aborted)) throw PeerError("kind {} is unknown", kind);
-    JobOutcome outcome{.kind = static_cast<JobOutcome::Kind>(kind)};
-    outcome.exit_code = value.at("exit_code").get<int>();
-    outcome.signal = value.at("signal").get<int>();
-    outcome.final = value.at("final").get<bool>();
-    outcome.reason = value.at("reason").get<std::string>();
+    auto outcome = value.get<JobOutcome>();
+    if (outcome.kind < JobOutcome::Kind::success || outcome.kind > JobOutcome::Kind::aborted)
+      throw PeerError("kind {} is unknown", static_cast<int>(outcome.kind));
     if (value.contains("culprit")) outcome.culprit = worker_ending_from_json(value.at("culprit").get<std::string>());
     return outcome;
   } catch (const json::exception& error) {

@@ -10,23 +10,20 @@
 #include "trireme/launch/report/failure_report.h"
 
 namespace trireme::launch {
+
+using nlohmann::json;
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ending, exited, code, signal, core_dumped, out_of_memory_kill, exec_errno)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerEnding, rank, local_rank, host, pid, ending, log, last_lines, stopped,
+                                   unkillable, seconds, awaited_by, awaited_in)
+
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostLinesKept = 30;
-constexpr size_t kMostLinesOnTheWire = 1000;
-
 const char* word(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::success:
-      return "success";
-    case Outcome::failure:
-      return "failure";
-    case Outcome::interrupted:
-      break;
-  }
-  return "interrupted";
+  constexpr const char* kWords[] = {"success", "failure", "interrupted"};
+  return kWords[static_cast<size_t>(outcome)];
 }
 
 // 2026-08-03T14:05:09.120Z
@@ -36,9 +33,9 @@ std::string utc(JobResult::Time time) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(seconds), ((millis % 1000) + 1000) % 1000);
 }
 
-std::vector<std::string> printable_tail(const std::vector<std::string>& lines, size_t most) {
+std::vector<std::string> printable_tail(const std::vector<std::string>& lines) {
   std::vector<std::string> tail;
-  for (size_t i = lines.size() - std::min(lines.size(), most); i < lines.size(); ++i)
+  for (size_t i = lines.size() - std::min(lines.size(), kShownLines); i < lines.size(); ++i)
     tail.push_back(printable(lines[i]));
   return tail;
 }
@@ -76,51 +73,17 @@ Json culprit_json(const JobResult& result) {
       object["awaited_by"] = worker.awaited_by;
       object["awaited_in"] = printable(worker.awaited_in);
     }
-    object["last_lines"] = printable_tail(worker.last_lines, kMostLinesKept);
+    object["last_lines"] = printable_tail(worker.last_lines);
     return object;
   }
   return nullptr;
 }
 
-std::string dumped(const Json& object, int indent) {
-  return object.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-int number(const Json& object, const char* name, int high) {
-  const Json& value = object.at(name);
+void check_number(const json& object, const char* name, int high) {
+  const json& value = object.at(name);
   if (!value.is_number_integer() || value < 0 || value > high)
     throw PeerError("a worker's ending has \"{}\" {}, which is not a number from 0 to {}", name,
                     printable(value.dump(-1, ' ', true).substr(0, 80)), high);
-  return value.get<int>();
-}
-
-Ending read_ending(const Json& object) {
-  Ending ending;
-  object.at("exited").get_to(ending.exited);
-  ending.code = number(object, "code", 255);
-  ending.signal = number(object, "signal", 127);
-  object.at("core_dumped").get_to(ending.core_dumped);
-  object.at("out_of_memory_kill").get_to(ending.out_of_memory_kill);
-  ending.exec_errno = number(object, "exec_errno", 4095);
-  return ending;
-}
-
-WorkerEnding read_worker(const Json& object) {
-  constexpr int kAny = std::numeric_limits<int>::max();
-  WorkerEnding worker;
-  worker.rank = number(object, "rank", kAny);
-  worker.local_rank = number(object, "local_rank", kAny);
-  object.at("host").get_to(worker.host);
-  worker.pid = number(object, "pid", kAny);
-  worker.ending = read_ending(object.at("ending"));
-  object.at("log").get_to(worker.log);
-  object.at("last_lines").get_to(worker.last_lines);
-  object.at("stopped").get_to(worker.stopped);
-  object.at("unkillable").get_to(worker.unkillable);
-  object.at("seconds").get_to(worker.seconds);
-  object.at("awaited_by").get_to(worker.awaited_by);
-  object.at("awaited_in").get_to(worker.awaited_in);
-  return worker;
 }
 
 }  // namespace
@@ -139,35 +102,22 @@ std::string result_json(const JobResult& result) {
                        {"ended", utc(result.ended)},
                        {"seconds", seconds},
                        {"workers", workers}};
-  return dumped(object, 2) + "\n";
+  return object.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::string to_json(const WorkerEnding& worker) {
-  const Ending& how = worker.ending;
-  const Json ending = {{"exited", how.exited},
-                       {"code", how.code},
-                       {"signal", how.signal},
-                       {"core_dumped", how.core_dumped},
-                       {"out_of_memory_kill", how.out_of_memory_kill},
-                       {"exec_errno", how.exec_errno}};
-  const Json object = {{"rank", worker.rank},
-                       {"local_rank", worker.local_rank},
-                       {"host", worker.host},
-                       {"pid", worker.pid},
-                       {"ending", ending},
-                       {"log", worker.log},
-                       {"last_lines", printable_tail(worker.last_lines, kMostLinesOnTheWire)},
-                       {"stopped", worker.stopped},
-                       {"unkillable", worker.unkillable},
-                       {"seconds", worker.seconds},
-                       {"awaited_by", worker.awaited_by},
-                       {"awaited_in", printable(worker.awaited_in)}};
-  return dumped(object, -1);
+  return json(worker).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 WorkerEnding worker_ending_from_json(const std::string& text) try {
-  return read_worker(Json::parse(text));
-} catch (const Json::exception& error) {
+  const json object = json::parse(text);
+  for (const char* name : {"rank", "local_rank", "pid"}) check_number(object, name, std::numeric_limits<int>::max());
+  const json& ending = object.at("ending");
+  check_number(ending, "code", 255);
+  check_number(ending, "signal", 127);
+  check_number(ending, "exec_errno", 4095);
+  return object.get<WorkerEnding>();
+} catch (const json::exception& error) {
   throw PeerError("not a worker's ending: {}", printable(error.what()));
 }
 

@@ -1,10 +1,11 @@
 #include <fmt/core.h>
+#include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <deque>
 
 #include "trireme/comm/engine/mpi/communicator_impl.h"
-#include "trireme/comm/engine/mpi/patience_impl.h"
 #include "trireme/comm/engine/topology.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/text.h"
@@ -14,6 +15,34 @@ namespace {
 
 constexpr int kAbortTag = 1;
 constexpr int kMaxReason = 1024;
+
+// How to wait for what MPI offers no event for: look often at first, then let others have the processor.
+class Patience {
+ public:
+  /// Whether the wait is long enough for a look at the clock and at the others.
+  bool is_long() const { return looks_ > kSpins + kYields; }
+
+  void pause() {
+    ++looks_;
+    if (looks_ <= kSpins) return;
+    if (!is_long()) {
+      ::sched_yield();
+      return;
+    }
+    const timespec nap{0, nap_};
+    // layers: sleep ok, because MPI makes progress only when it is called and has no event to wait for
+    ::nanosleep(&nap, nullptr);
+    nap_ = std::min(2 * nap_, kMaxNap);
+  }
+
+ private:
+  static constexpr int kSpins = 200;
+  static constexpr int kYields = 200;
+  static constexpr long kMaxNap = 1'000'000;  // 1 ms
+
+  int looks_ = 0;
+  long nap_ = 20'000;
+};
 
 int64_t millis(Clock::duration time) {
   return std::chrono::duration_cast<Millis>(time).count();

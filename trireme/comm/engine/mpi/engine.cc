@@ -9,8 +9,8 @@
 
 #include "trireme/comm/engine/crossing.h"
 #include "trireme/comm/engine/mpi/communicator_impl.h"
-#include "trireme/comm/engine/mpi/engine_impl.h"
 #include "trireme/comm/engine/mpi/exchange_impl.h"
+#include "trireme/comm/engine/mpi/plugin.h"
 #include "trireme/comm/engine/mpi/types_impl.h"
 #include "trireme/core/deadline.h"
 
@@ -266,10 +266,16 @@ class MpiEngine final : public Engine {
   Exchange exchange_;
 };
 
+const MpiPlugin kPlugin = {
+    .version = kVersion,
+    .make_engine = [](const MpiOptions& options) -> std::unique_ptr<Engine> {
+      return std::make_unique<MpiEngine>(options, std::make_unique<Communicator>(options));
+    },
+};
+
 }  // namespace
-
-std::unique_ptr<Engine> make_engine(const MpiOptions& options) {
-  return std::make_unique<MpiEngine>(options, std::make_unique<Communicator>(options));
-}
-
 }  // namespace trireme::mpi
+
+extern "C" [[gnu::visibility("default")]] const trireme::MpiPlugin* trireme_mpi_plugin() {
+  return &trireme::mpi::kPlugin;
+}

@@ -1,4 +1,4 @@
-// The MPI library as one per process: initialised once, finalised or aborted at exit, and how its refusals are told.
+// The MPI library as one per process: initialised once, finalised or aborted at exit, and how its errors become PeerErrors.
 #pragma once
 
 #include <mpi.h>
@@ -27,7 +27,7 @@ class Library {
   void give_up(const std::string& reason);
   /// A group was aborted: this process must not end in MPI_Finalize, where it would wait for the others.
   void note_abort() { aborted_ = true; }
-  /// PeerError when somebody has given up.
+  /// PeerError after give_up().
   void check_usable();
 
   /// Counts the operations under way; at exit there must be none.

@@ -5,14 +5,12 @@
 #include <memory>
 
 #include "trireme/comm/engine/mpi.h"
-#include "trireme/core/rank_info.h"
 #include "trireme/core/version.h"
 
 namespace trireme {
 
 struct MpiPlugin {
   const char* version;  // kVersion, as the plugin was built with
-  RankInfo (*world)();
   std::unique_ptr<Engine> (*make_engine)(const MpiOptions& options);
 };
 

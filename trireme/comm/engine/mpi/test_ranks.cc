@@ -11,6 +11,7 @@
 #include "trireme/comm/engine/mpi.h"
 #include "trireme/comm/engine/test_engine_ops.h"
 #include "trireme/core/file.h"
+#include "trireme/core/parallel_env.h"
 
 namespace trireme {
 namespace {
@@ -18,6 +19,11 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 using testing::Player;
+
+// As mpirun tells it.
+RankInfo mpi_world() {
+  return ParallelEnv::from_environment();
+}
 
 std::unique_ptr<Engine> make_world(size_t max_elements = MpiOptions().max_elements) {
   return make_mpi_engine({.timeout = 60s, .max_elements = max_elements});

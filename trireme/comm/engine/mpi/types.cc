@@ -1,3 +1,4 @@
+#include <array>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -18,46 +19,20 @@ void join(void* in, void* inout, int* length, MPI_Datatype* /*type*/) {
 }
 
 template <DType dtype>
-MPI_User_function* joiner_for(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return join<dtype, ReduceOp::sum>;
-    case ReduceOp::prod:
-      return join<dtype, ReduceOp::prod>;
-    case ReduceOp::min:
-      return join<dtype, ReduceOp::min>;
-    case ReduceOp::max:
-      return join<dtype, ReduceOp::max>;
-    default:
-      throw std::logic_error("avg is a sum and a division");
-  }
-}
+constexpr std::array kJoinersOf = {join<dtype, ReduceOp::sum>, join<dtype, ReduceOp::prod>, join<dtype, ReduceOp::min>,
+                                   join<dtype, ReduceOp::max>};
 
-// Null where MPI's own operation serves.
-MPI_User_function* own_joiner(DType dtype, ReduceOp op) {
+// By type, in the order of kDTypes, and by operation, in the order of kReduceOps.
+constexpr std::array kJoiners = {kJoinersOf<DType::f32>,    kJoinersOf<DType::f64>, kJoinersOf<DType::f16>,
+                                 kJoinersOf<DType::bf16>,   kJoinersOf<DType::i8>,  kJoinersOf<DType::u8>,
+                                 kJoinersOf<DType::i16>,    kJoinersOf<DType::i32>, kJoinersOf<DType::i64>,
+                                 kJoinersOf<DType::boolean>};
+static_assert(kJoiners.size() == std::size(kDTypes));
+
+// Whether MPI's own operation means the same as ours (types_impl.h).
+bool mpi_serves(DType dtype, ReduceOp op) {
   const bool ordered = op == ReduceOp::min || op == ReduceOp::max;
-  switch (dtype) {
-    case DType::f32:
-      return ordered ? joiner_for<DType::f32>(op) : nullptr;
-    case DType::f64:
-      return ordered ? joiner_for<DType::f64>(op) : nullptr;
-    case DType::f16:
-      return joiner_for<DType::f16>(op);
-    case DType::bf16:
-      return joiner_for<DType::bf16>(op);
-    case DType::i8:
-      return joiner_for<DType::i8>(op);
-    case DType::u8:
-      return joiner_for<DType::u8>(op);
-    case DType::i16:
-      return joiner_for<DType::i16>(op);
-    case DType::boolean:
-      return joiner_for<DType::boolean>(op);
-    case DType::i32:
-    case DType::i64:
-      return nullptr;
-  }
-  throw std::logic_error("no such DType");
+  return size_of(dtype) >= 4 && !(is_floating(dtype) && ordered);
 }
 
 // Made once for each function, never freed: MPI_Finalize does it.
@@ -76,44 +51,17 @@ MPI_Op own_operation(MPI_User_function* joiner) {
 }  // namespace
 
 MPI_Datatype datatype_of(DType dtype) {
-  switch (dtype) {
-    case DType::f32:
-      return MPI_FLOAT;
-    case DType::f64:
-      return MPI_DOUBLE;
-    case DType::f16:
-    case DType::bf16:
-      return MPI_UINT16_T;
-    case DType::i8:
-      return MPI_INT8_T;
-    case DType::u8:
-    case DType::boolean:
-      return MPI_UINT8_T;
-    case DType::i16:
-      return MPI_INT16_T;
-    case DType::i32:
-      return MPI_INT32_T;
-    case DType::i64:
-      return MPI_INT64_T;
-  }
-  throw std::logic_error("no such DType");
+  static const std::array kTypes = {MPI_FLOAT,   MPI_DOUBLE,  MPI_UINT16_T, MPI_UINT16_T, MPI_INT8_T,
+                                    MPI_UINT8_T, MPI_INT16_T, MPI_INT32_T,  MPI_INT64_T,  MPI_UINT8_T};
+  return kTypes.at(static_cast<size_t>(dtype));
 }
 
 MPI_Op operation_of(DType dtype, ReduceOp op) {
-  if (MPI_User_function* joiner = own_joiner(dtype, op)) return own_operation(joiner);
-  switch (op) {
-    case ReduceOp::sum:
-      return MPI_SUM;
-    case ReduceOp::prod:
-      return MPI_PROD;
-    case ReduceOp::min:
-      return MPI_MIN;
-    case ReduceOp::max:
-      return MPI_MAX;
-    case ReduceOp::avg:
-      break;
-  }
-  throw std::logic_error("avg is a sum and a division");
+  static const std::array kOperations = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX};
+  const auto index = static_cast<size_t>(op);
+  if (op == ReduceOp::avg) throw std::logic_error("avg is a sum and a division");
+  if (mpi_serves(dtype, op)) return kOperations.at(index);
+  return own_operation(kJoiners.at(static_cast<size_t>(dtype)).at(index));
 }
 
 }  // namespace trireme::mpi

@@ -49,7 +49,6 @@ namespace {
 // A longer tensor leaves the caches anyway: lines that are overwritten need not be fetched first.
 constexpr size_t kCached = size_t{4} << 20;
 constexpr size_t kShort = size_t{64} << 10;  // what may be read from the others in one go
-constexpr int kEveryone = -1;                // collect, in the place of one root
 
 bool collects(const Exchange& exchange, int root) {
   return root == kEveryone || root == exchange.me().rank;
@@ -146,7 +145,7 @@ class InPlaceReduce {
         data_(data),
         elements_(elements) {
     for (int rank = 0; rank < me_.size; ++rank)
-      tensors_.push_back(rank == me_.rank ? data : base_of(rank) + place_of(rank).value());
+      tensors_.push_back(rank == me_.rank ? data : base_of(rank) + told(exchange, rank).value());
   }
 
   /// Call before the round.
@@ -176,7 +175,6 @@ class InPlaceReduce {
   static constexpr uint64_t kElsewhere = UINT64_MAX;
 
   const std::byte* base_of(int rank) const { return exchange_.arenas().of_rank[static_cast<size_t>(rank)].get(); }
-  std::optional<size_t> place_of(int rank) const { return told(exchange_, rank); }
 
   void reduce_slice(ReduceOp op) {
     const Range mine = slice_of(elements_, me_.size, me_.rank);
@@ -204,13 +202,6 @@ class InPlaceReduce {
   std::vector<const std::byte*> tensors_;  // by rank
 };
 
-void reduce_either_way(Exchange& exchange, DType dtype, ReduceOp op, std::byte* data, size_t elements, int root) {
-  if (elements * size_of(dtype) <= one_round_limit(exchange.shape()))
-    reduce_short(exchange, dtype, op, data, elements, root);
-  else
-    LongReduce(exchange, dtype, op, data, elements, root).run();
-}
-
 }  // namespace
 
 size_t one_round_limit(const Shape& shape) {
@@ -224,11 +215,14 @@ void run_all_reduce(Exchange& exchange, DType dtype, ReduceOp op, std::byte* dat
     exchange.sync();
     if (InPlaceReduce::everyone_can(exchange)) return InPlaceReduce(exchange, dtype, data, elements).run(op);
   }
-  reduce_either_way(exchange, dtype, op, data, elements, kEveryone);
+  run_reduce(exchange, dtype, op, data, elements, kEveryone);
 }
 
 void run_reduce(Exchange& exchange, DType dtype, ReduceOp op, std::byte* data, size_t elements, int root) {
-  reduce_either_way(exchange, dtype, op, data, elements, root);
+  if (elements * size_of(dtype) <= one_round_limit(exchange.shape()))
+    reduce_short(exchange, dtype, op, data, elements, root);
+  else
+    LongReduce(exchange, dtype, op, data, elements, root).run();
 }
 
 void run_reduce_scatter(Exchange& exchange, DType dtype, ReduceOp op, const std::byte* input, Sizes sizes,

@@ -18,12 +18,13 @@ using Sizes = std::span<const size_t>;
 
 /// Each runs between exchange.begin() and the end of its turn. Arguments are checked by Group; `sizes` has one for each
 /// rank and is the same everywhere, and the parts of a tensor follow each other in rank order.
+/// Where a root is named, kEveryone in its place gives the result to all ranks.
+inline constexpr int kEveryone = -1;
 void run_all_reduce(Exchange& exchange, DType dtype, ReduceOp op, std::byte* data, size_t elements);
 void run_reduce(Exchange& exchange, DType dtype, ReduceOp op, std::byte* data, size_t elements, int root);
 void run_reduce_scatter(Exchange& exchange, DType dtype, ReduceOp op, const std::byte* input, Sizes sizes,
                         std::byte* output);
 void run_broadcast(Exchange& exchange, std::byte* data, size_t bytes, int root);
-void run_all_gather(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output);
 void run_gather(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output, int root);
 void run_scatter(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output, int root);
 /// The sizes are this rank's own, in elements of `width` bytes. UsageError on every rank when two of them disagree.

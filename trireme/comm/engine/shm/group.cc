@@ -122,7 +122,7 @@ void Group::do_broadcast(const Operation& call, void* data) {
 
 void Group::do_all_gather(const Operation& call, const void* input, Counts counts, void* output) {
   exchange_.begin(call);
-  run_all_gather(exchange_, bytes(input), times(counts, size_of(call.dtype)), bytes(output));
+  run_gather(exchange_, bytes(input), times(counts, size_of(call.dtype)), bytes(output), kEveryone);
 }
 
 void Group::do_gather(const Operation& call, const void* input, Counts counts, void* output) {

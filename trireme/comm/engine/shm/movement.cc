@@ -15,8 +15,6 @@
 namespace trireme::shm {
 namespace {
 
-constexpr int kEveryone = -1;  // collect, in the place of one root
-
 // What everyone sends to everyone, in elements.
 class CountTable {
  public:
@@ -52,7 +50,20 @@ class CountTable {
   std::vector<size_t> table_;
 };
 
-void gather_to(int root, Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output) {
+}  // namespace
+
+void run_broadcast(Exchange& exchange, std::byte* data, size_t bytes, int root) {
+  const bool sends = exchange.me().rank == root;
+  const size_t piece_bytes = exchange.shape().piece_bytes;
+  for (size_t i = 0; i < pieces(bytes, piece_bytes); ++i) {
+    const Range piece = piece_of(bytes, piece_bytes, i);
+    if (sends) stream_copy(exchange.my_in(), data + piece.begin, piece.size());
+    exchange.sync();
+    if (!sends) copy_bytes(data + piece.begin, exchange.in_of(root), piece.size());
+  }
+}
+
+void run_gather(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output, int root) {
   const auto me = static_cast<size_t>(exchange.me().rank);
   const bool alone_collects = exchange.me().rank == root;
   const size_t piece_bytes = exchange.shape().piece_bytes;
@@ -68,27 +79,6 @@ void gather_to(int root, Exchange& exchange, const std::byte* input, Sizes sizes
                  theirs.size());
     }
   }
-}
-
-}  // namespace
-
-void run_broadcast(Exchange& exchange, std::byte* data, size_t bytes, int root) {
-  const bool sends = exchange.me().rank == root;
-  const size_t piece_bytes = exchange.shape().piece_bytes;
-  for (size_t i = 0; i < pieces(bytes, piece_bytes); ++i) {
-    const Range piece = piece_of(bytes, piece_bytes, i);
-    if (sends) stream_copy(exchange.my_in(), data + piece.begin, piece.size());
-    exchange.sync();
-    if (!sends) copy_bytes(data + piece.begin, exchange.in_of(root), piece.size());
-  }
-}
-
-void run_all_gather(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output) {
-  gather_to(kEveryone, exchange, input, sizes, output);
-}
-
-void run_gather(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output, int root) {
-  gather_to(root, exchange, input, sizes, output);
 }
 
 void run_scatter(Exchange& exchange, const std::byte* input, Sizes sizes, std::byte* output, int root) {

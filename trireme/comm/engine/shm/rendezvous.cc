@@ -51,7 +51,7 @@ SegmentFile make_file(FileKind kind, size_t bytes) {
   return kind == FileKind::anonymous ? SegmentFile::anonymous(bytes) : SegmentFile::named(bytes);
 }
 
-// The segment, or nothing when somebody could not open it.
+// The segment, or nothing when a rank could not open it.
 std::shared_ptr<Segment> lead(Attempt& attempt, FileKind kind, const Shape& shape, bool last) {
   const SegmentFile file = make_file(kind, shape.total_bytes());
   std::shared_ptr<Segment> segment = Segment::format(file.fd(), shape);

@@ -3,7 +3,7 @@
 //   auto segment = meet(store, "group 7/", {.rank = 1, .size = 2}, {.ranks = 2, .piece_bytes = 1 << 19}, {}, deadline);
 //
 // Rank 0 makes the file and says where it is; everyone opens it and answers; rank 0 gives its verdict: go, or try the
-// next kind of file, or fail with the reason. Nobody uses a segment that someone else could not open.
+// next kind of file, or fail with the reason. No rank uses a segment that another could not open.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ using FileKinds = std::vector<FileKind>;
 inline const FileKinds kAllFileKinds = {FileKind::anonymous, FileKind::named};
 
 /// Call on every rank with the same prefix, which must be new in this store. The prefix must end where rank numbers can
-/// follow ("…/"). PeerError: someone did not come by the deadline, or could not open the memory (it says who and why).
+/// follow ("…/"). PeerError: a rank did not come by the deadline, or could not open the memory (it says which and why).
 /// SystemError on rank 0 when there is no memory.
 std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
                               const FileKinds& kinds, Deadline deadline);

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
