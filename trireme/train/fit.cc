@@ -11,14 +11,14 @@
 #include "trireme/data/loader.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/bad_total.h"
+#include "trireme/train/callback_list.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/interruption.h"
 #include "trireme/train/learner.h"
 #include "trireme/train/model.h"
-#include "trireme/train/step_checks.h"
 #include "trireme/train/stopwatch.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 void require_positive(const char* name, int64_t value) {
@@ -36,15 +36,15 @@ const FitOptions& checked(const FitOptions& options) {
   return options;
 }
 
-std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& options, const Team& team) {
-  const RankInfo me = team.me();
+std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& options, const Ranks& ranks) {
+  const RankInfo me = ranks.me();
   if (!train.loader())
     return std::make_shared<data::Loader>(train.dataset(),
                                           data::LoaderOptions{.batch_size = options.batch_size,
                                                               .shuffle = options.shuffle,
                                                               .drop_last = options.drop_last,
                                                               .workers = options.num_workers},
-                                          me, team.device());
+                                          me, ranks.device());
   const RankInfo its = train.loader()->me();
   if (its.rank != me.rank || its.size != me.size)
     throw UsageError(
@@ -64,18 +64,18 @@ class Fit {
   Fit(Model& model, Learner& learner, const Samples& train, const FitOptions& options)
       : learner_(learner),
         options_(checked(options)),
-        loader_(loader_of(train, options, learner.team())),
+        loader_(loader_of(train, options, learner.ranks())),
         bad_(train.dataset(), "training"),
         meter_({"loss"}, learner.metrics()),
         callbacks_(options.callbacks),
         interruption_({.enabled = !options.save_dir.empty() || !options.checkpoint_dir.empty()}),
-        run_{.model = model, .me = learner.team().me()} {
+        run_{.model = model, .me = learner.ranks().me()} {
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
       callbacks_.add_default<callback::ModelCheckpoint>(
           callback::ModelCheckpointOptions{options.save_freq, options.save_dir});
-    if (!options.checkpoint_dir.empty()) checkpoint_.emplace(options.checkpoint_dir, learner.team().group());
+    if (!options.checkpoint_dir.empty()) checkpoint_.emplace(options.checkpoint_dir, learner.ranks().group());
     learner.step().set_accumulate(options.accumulate_grad_batches);
   }
 
@@ -169,9 +169,8 @@ class Fit {
     for (run_.step = 0; batch != data::Loader::end(); ++batch) {
       run_.reader_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_begin, run_);
-      train::input_and_label(*batch);
-      const Scored scored = learner_.train(batch->data, batch->target, ends_group());
-      meter_.add(learner_.numbers(scored, batch->target, run_.step));
+      const ModelBatch split = learner_.split(*batch);
+      meter_.add(learner_.numbers(learner_.train(split, ends_group()), split, run_.step));
       run_.logged = is_logged();
       if (run_.logged) look_at_results();
       run_.batch_seconds += watch.lap();
@@ -209,9 +208,7 @@ class Fit {
   }
 
   // The last batches of an epoch make a step of their own.
-  train::BatchOptions ends_group() const {
-    return run_.step == last_step() ? train::BatchOptions{.update = true} : train::BatchOptions{};
-  }
+  BatchOptions ends_group() const { return run_.step == last_step() ? BatchOptions{.update = true} : BatchOptions{}; }
 
   // --- numbers
 
@@ -223,9 +220,9 @@ class Fit {
 
   void look_at_results() {
     if (run_.step == last_step() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
-    const Measured measured = meter_.measured(learner_.team(), run_.stop || interruption_.signal() != 0);
+    const Measured measured = meter_.measured(learner_.ranks(), run_.stop || interruption_.signal() != 0);
     if (measured.bad) refuse(*measured.bad);
-    bad_.look(run_.me, [&](const auto& mine) { return learner_.team().numbers_of_all(mine); });
+    bad_.look(run_.me, [&](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
     run_.logs = measured.results;
     stopping_ = measured.stop;
     if (stopping_) agree_to_stop();
@@ -256,7 +253,7 @@ class Fit {
   // A signal that has come to one rank is obeyed by all.
   void agree_to_stop() {
     const auto signal = static_cast<double>(interruption_.signal());
-    for (const std::vector<double>& one : learner_.team().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
+    for (const std::vector<double>& one : learner_.ranks().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
       stopping_ |= one[0] != 0 || one[1] != 0;
       run_.signal = std::max(run_.signal, static_cast<int>(one[1]));
     }
@@ -268,7 +265,7 @@ class Fit {
   BadTotal bad_;
   int64_t first_iteration_ = 0;  // of the epoch that runs
   Meter meter_;
-  Callbacks callbacks_;
+  CallbackList callbacks_;
   Interruption interruption_;
   std::optional<Checkpoint> checkpoint_;
   Run run_;
@@ -279,10 +276,14 @@ class Fit {
 
 }  // namespace
 
-Results Model::fit(const Samples& train, const FitOptions& options) {
+}  // namespace trireme::train
+
+namespace trireme {
+
+Results Model::fit(const train::Samples& samples, const FitOptions& options) {
   learner_->require_training("fit");
-  if (!train) throw UsageError("Model::fit: there is no dataset to train on");
-  return Fit(*this, *learner_, train, options).run();
+  if (!samples) throw UsageError("Model::fit: there is no dataset to train on");
+  return train::Fit(*this, *learner_, samples, options).run();
 }
 
 }  // namespace trireme

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 bool ends_the_process(int signal) {
@@ -27,4 +27,4 @@ void Interruption::obey(int signal) {
   ::raise(signal);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -11,7 +11,7 @@
 
 #include "trireme/core/preemption.h"
 
-namespace trireme {
+namespace trireme::train {
 
 struct InterruptionOptions {
   bool enabled = true;  ///< false: signals do what they always do
@@ -30,4 +30,4 @@ class Interruption {
   std::optional<PreemptionNotice> notice_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -5,6 +5,11 @@
 //
 //   model.prepare({.optimizer = …, .loss = …, .metrics = {metric::Accuracy({1, 5}), metric::Auc()}});
 //
+// With several outputs or labels, say which of them a metric measures, counted from 0:
+//
+//   .metrics = {{metric::Accuracy({1}, "kind"), {.output = 0, .label = 0}},
+//               {metric::Accuracy({1}, "size"), {.output = 1, .label = 1}}}
+//
 // One of your own:
 //
 //   struct MeanError : Metric {
@@ -19,8 +24,14 @@
 
 #include <torch/types.h>
 
+#include <concepts>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "trireme/train/network.h"
+#include "trireme/train/owned.h"
 
 namespace trireme {
 
@@ -51,6 +62,38 @@ class Metric {
 };
 
 }  // namespace trireme
+
+namespace trireme::train {
+
+/// Which output of the network a metric measures, and by which label.
+struct MetricInputs {
+  size_t output = 0;
+  size_t label = 0;
+};
+
+/// A metric, given by value or by pointer, and what it measures.
+class MetricUse {
+ public:
+  template <typename M>
+    requires std::constructible_from<Owned<Metric>, M>
+  MetricUse(M metric) : metric_(std::move(metric)) {}  // NOLINT(google-explicit-constructor)
+  template <typename M>
+    requires std::constructible_from<Owned<Metric>, M>
+  MetricUse(M metric, MetricInputs inputs) : metric_(std::move(metric)), inputs_(inputs) {}
+
+  const Metric* operator->() const { return &*metric_; }
+  /// What these samples add to the sums. UsageError when there are several outputs or labels and none was chosen, or
+  /// when there is no such output or label.
+  torch::Tensor measure(const Tensors& outputs, const Tensors& labels) const;
+
+ private:
+  Owned<Metric> metric_;
+  std::optional<MetricInputs> inputs_;
+};
+
+using Metrics = std::vector<MetricUse>;
+
+}  // namespace trireme::train
 
 namespace trireme::metric {
 

@@ -22,7 +22,7 @@ std::vector<std::string> cures(const config::TrainConfig& config) {
 
 }  // namespace
 
-std::string bad_loss_text(const config::TrainConfig& config, const BadLoss& bad, const BrokenStep& broken) {
+std::string bad_loss_text(const config::TrainConfig& config, const train::BadLoss& bad, const BrokenStep& broken) {
   const Place& place = broken.place;
   return fmt::format(
       "[Train][Epoch {}/{}][Iter: {}/{}] the loss of {} is {} in step {}, whose learning rate is {:g}; training "

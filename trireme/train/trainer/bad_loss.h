@@ -17,6 +17,6 @@ struct BrokenStep {
   double rate = 0;
 };
 
-std::string bad_loss_text(const config::TrainConfig& config, const BadLoss& bad, const BrokenStep& broken);
+std::string bad_loss_text(const config::TrainConfig& config, const train::BadLoss& bad, const BrokenStep& broken);
 
 }  // namespace trireme::trainer

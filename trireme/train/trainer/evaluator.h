@@ -1,7 +1,7 @@
 // One pass over DataLoader.Eval. Every picture counts once, on any number of ranks: batches are dealt out without
 // padding, so the numbers are those of one process. One that cannot be read counts for nothing, and is told.
 //
-//   Evaluator evaluator(config, team);
+//   Evaluator evaluator(config, ranks);
 //   Results results = evaluator.run(net, amp, epoch);      // CELoss, loss, top1, top5
 //
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
@@ -23,7 +23,7 @@ namespace trireme::trainer {
 class Evaluator {
  public:
   /// UsageError with file and line when there is nothing to evaluate on.
-  Evaluator(const config::TrainConfig& config, const Team& team);
+  Evaluator(const config::TrainConfig& config, const train::Ranks& ranks);
 
   /// An evaluation is not left in the middle: who is told to stop meanwhile (`stopping`) hears of it once.
   Results run(const Network& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
@@ -31,12 +31,12 @@ class Evaluator {
  private:
   void measure(const Network& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter);
 
-  const Team& team_;
+  const train::Ranks& ranks_;
   int64_t print_step_;
-  EvalBatches batches_;
+  train::EvalBatches batches_;
   Losses losses_;
   RoleMetrics metrics_;
-  Meter meter_;
+  train::Meter meter_;
 };
 
 /// What "best" is about: the first metric, of which more is better, or else the loss, of which less is. What is not

@@ -37,7 +37,7 @@ class Pace {
   double rows_per_second() const { return batch_ <= 0 ? 0 : rows_ / batch_; }
 
  private:
-  Stopwatch watch_;
+  train::Stopwatch watch_;
   double batch_ = 0, reader_ = 0, rows_ = 0, batches_ = 0;
   double reading_ = 0;  // of the batch at hand
 };

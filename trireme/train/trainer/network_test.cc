@@ -178,7 +178,7 @@ TEST(MakeStep, L1PullsWeightsToZeroAndSparesNorms) {
   const auto model = small_net();
   const Network net({{"", model}}, "");
   const auto optimizer = make_optimizer(config, *net.trained());
-  train::Step step = make_step(config, net, Team(torch::kCPU), *optimizer);
+  train::Step step = make_step(config, net, train::Ranks(torch::kCPU), *optimizer);
   const auto before = model->named_parameters();
   std::map<std::string, torch::Tensor> old;
   torch::Tensor nothing = torch::zeros({});

@@ -134,11 +134,11 @@ std::filesystem::path output_folder(const config::TrainConfig& config) {
   return std::filesystem::path(config.global.output_dir) / config.arch.name;
 }
 
-Saver::Saver(const config::TrainConfig& config, const Team& team)
-    : team_(team),
+Saver::Saver(const config::TrainConfig& config, const train::Ranks& ranks)
+    : ranks_(ranks),
       folder_(output_folder(config)),
       config_(config.to_text()),
-      checkpoint_(folder_, team.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
+      checkpoint_(folder_, ranks.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
   checkpoint_.set_config(config_);
 }
 
@@ -151,8 +151,8 @@ void Saver::save(const std::string& name, const SavedProgress& progress, const T
 // A checkpoint of an epoch is saved before its evaluation, which may have found the best so far.
 std::optional<double> Saver::best_until(const SavedProgress& progress, const std::filesystem::path& folder) const {
   std::string text;
-  team_.on_main([&] { text = saved_best(folder, progress.epoch); });
-  const std::optional<double> saved = parse_best(team_.from_main(text));
+  ranks_.on_main([&] { text = saved_best(folder, progress.epoch); });
+  const std::optional<double> saved = parse_best(ranks_.from_main(text));
   return saved ? saved : progress.best;
 }
 
@@ -161,11 +161,11 @@ std::optional<SavedProgress> Saver::restore(const std::string& from, const Train
   const TrainingState state = state_of(trained, progress);
   const bool newest = from == "auto";
   const Named named(from);
-  if (!newest) team_.on_main([&] { require_checkpoint(named, folder_); });
+  if (!newest) ranks_.on_main([&] { require_checkpoint(named, folder_); });
   const Restored restored =
-      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, team_.group()).restore_from(named.name, state);
+      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, ranks_.group()).restore_from(named.name, state);
   if (!restored) return std::nullopt;
-  if (team_.is_main()) warn_of_changes(restored, config_);
+  if (ranks_.is_main()) warn_of_changes(restored, config_);
   static_cast<Progress&>(progress) = restored;
   progress.best = best_until(progress, newest ? folder_ : named.folder);
   return progress;

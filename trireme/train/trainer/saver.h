@@ -1,6 +1,6 @@
 // The checkpoints of a training, in <output_dir>/<Arch>: epoch_N, latest, and best_model.
 //
-//   Saver saver(config, team);
+//   Saver saver(config, ranks);
 //   saver.save("latest", progress, {batches, step});
 //   if (auto found = saver.restore("auto", {batches, step})) progress = *found;
 //
@@ -16,8 +16,8 @@
 
 #include "trireme/config/train_config.h"
 #include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/train/ranks.h"
 #include "trireme/train/step.h"
-#include "trireme/train/team.h"
 #include "trireme/train/trainer/batches.h"
 
 namespace trireme::trainer {
@@ -36,7 +36,7 @@ struct Trained {
 
 class Saver {
  public:
-  Saver(const config::TrainConfig& config, const Team& team);
+  Saver(const config::TrainConfig& config, const train::Ranks& ranks);
 
   void save(const std::string& name, const SavedProgress& progress, const Trained& trained);
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
@@ -55,7 +55,7 @@ class Saver {
  private:
   std::optional<double> best_until(const SavedProgress& progress, const std::filesystem::path& folder) const;
 
-  const Team& team_;
+  const train::Ranks& ranks_;
   std::filesystem::path folder_;
   std::string config_;
   Checkpoint checkpoint_;

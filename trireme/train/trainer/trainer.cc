@@ -13,8 +13,8 @@
 #include "trireme/optim/optimizers.h"
 #include "trireme/train/trainer/bad_loss.h"
 #include "trireme/train/trainer/make_optimizer.h"
+#include "trireme/train/trainer/make_ranks.h"
 #include "trireme/train/trainer/make_step.h"
-#include "trireme/train/trainer/make_team.h"
 #include "trireme/train/trainer/ready_network.h"
 
 namespace trireme::trainer {
@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t kWarmIters = 5;  // whose time says nothing about the rest
 
-void seed_epoch(const config::TrainConfig& config, const Team& team, int64_t epoch) {
-  torch::manual_seed(data::mix(config.global.seed + team.me().rank, epoch));
+void seed_epoch(const config::TrainConfig& config, const train::Ranks& ranks, int64_t epoch) {
+  torch::manual_seed(data::mix(config.global.seed + ranks.me().rank, epoch));
 }
 
 std::string first_of(const std::string& one, const std::string& other) {
@@ -48,14 +48,14 @@ optim::Schedule ready_schedule(const config::TrainConfig& config, const GlobalBa
                        {.epochs = config.global.epochs, .steps_per_epoch = steps_per_epoch, .batch = batch});
 }
 
-std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const Team& team) {
+std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const train::Ranks& ranks) {
   std::unique_ptr<OutputLock> lock;
-  team.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
+  ranks.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
   return lock;
 }
 
-std::vector<BadTotal> bad_totals(Batches& batches) {
-  std::vector<BadTotal> totals = {{batches.loader().dataset(), "DataLoader.Train"}};
+std::vector<train::BadTotal> bad_totals(Batches& batches) {
+  std::vector<train::BadTotal> totals = {{batches.loader().dataset(), "DataLoader.Train"}};
   if (batches.unlabelled_loader() != nullptr)
     totals.emplace_back(batches.unlabelled_loader()->dataset(), "DataLoader.UnLabelTrain");
   return totals;
@@ -70,22 +70,22 @@ const char* signal_name(int signal) {
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
     : config_(std::move(config)),
       resume_command_(options.resume_command),
-      team_(make_team(config_.global)),
-      lock_(lock_output(config_, team_)),
+      ranks_(make_ranks(config_.global)),
+      lock_(lock_output(config_, ranks_)),
       losses_(make_losses(config_.loss.train, config_.document.section("Loss").at("Train"))),
-      net_(ready_to_train(config_, team_, {.own_weights = has_checkpoint(config_, options.resume)})),
-      batches_(config_, losses_.need_labels(), team_.me(), team_.device()),
+      net_(ready_to_train(config_, ranks_, {.own_weights = has_checkpoint(config_, options.resume)})),
+      batches_(config_, losses_.need_labels(), ranks_.me(), ranks_.device()),
       bad_(bad_totals(batches_)),
       optimizer_(make_optimizer(config_, *net_.trained())),
-      step_(make_step(config_, net_, team_, *optimizer_)),
+      step_(make_step(config_, net_, ranks_, *optimizer_)),
       schedule_(
-          ready_schedule(config_, global_batch(config_, options.file_batch_size, team_.me().size), steps_per_epoch())),
+          ready_schedule(config_, global_batch(config_, options.file_batch_size, ranks_.me().size), steps_per_epoch())),
       metrics_(make_metrics(config_.metric.train, config_.document.section("Metric").at("Train"))),
       meter_(losses_.names_with_total(), metrics_.all, {.metrics_first = true}),
-      saver_(config_, team_),
+      saver_(config_, ranks_),
       place_{.epochs = config_.global.epochs, .iters = batches_.size()} {
-  if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, team_);
-  if (config_.global.use_visualdl && team_.is_main())
+  if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, ranks_);
+  if (config_.global.use_visualdl && ranks_.is_main())
     curves_ = std::make_unique<io::EventWriter>(saver_.folder() / "tensorboard");
   resume(first_of(options.resume, config_.global.checkpoints));
   config_.warn_unknown();
@@ -120,7 +120,7 @@ void Trainer::train() {
 void Trainer::begin_epoch() {
   place_.iter = place_.first = progress_.iter == 0 ? 0 : batches_.go_on(progress_.iter);
   if (progress_.iter == 0) {
-    seed_epoch(config_, team_, progress_.epoch);
+    seed_epoch(config_, ranks_, progress_.epoch);
     batches_.start(progress_.epoch);
   }
   net_.set_training(true);
@@ -144,12 +144,13 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::look_for_bad_pictures() {
-  for (BadTotal& bad : bad_) bad.look(team_.me(), [this](const auto& mine) { return team_.numbers_of_all(mine); });
+  for (train::BadTotal& bad : bad_)
+    bad.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
 }
 
 bool Trainer::told_to_stop() {
   if (!saver_.preempted()) return false;
-  if (const auto bad = meter_.measured(team_).bad) refuse(*bad);
+  if (const auto bad = meter_.measured(ranks_).bad) refuse(*bad);
   progress_.iter = place_.iter + 1;
   saver_.save("latest", progress_, {batches_, step_});
   tell_of_stop();
@@ -198,7 +199,7 @@ void Trainer::take_step(const TrainBatch& batch) {
 }
 
 void Trainer::report(bool whole_epoch) {
-  const Measured total = meter_.measured(team_);
+  const train::Measured total = meter_.measured(ranks_);
   if (total.bad) refuse(*total.bad);
   if (whole_epoch) {
     log_info("{}", train_average_line(place_, total.results));
@@ -241,7 +242,7 @@ void Trainer::draw(const std::string& prefix, const Results& results) {
   if (prefix == "train") curves_->add_scalar("train/lr", lr_, progress_.step);
 }
 
-void Trainer::refuse(const BadLoss& bad) const {
+void Trainer::refuse(const train::BadLoss& bad) const {
   Place place = place_;
   place.iter = bad.step;
   const int64_t step = progress_.epoch * steps_per_epoch() + bad.step / config_.global.update_freq + 1;
@@ -256,8 +257,8 @@ int64_t Trainer::steps_per_epoch() const {
 }
 
 std::string Trainer::memory_text() const {
-  if (!team_.device().is_cuda()) return process_memory_text();
-  const auto stats = at::accelerator::getDeviceStats(team_.device().index());
+  if (!ranks_.device().is_cuda()) return process_memory_text();
+  const auto stats = at::accelerator::getDeviceStats(ranks_.device().index());
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   constexpr int64_t kMb = 1 << 20;
   return fmt::format(", max_mem_reserved: {} MB, max_mem_allocated: {} MB", stats.reserved_bytes[kAll].peak / kMb,
@@ -271,11 +272,11 @@ AmpOptions Trainer::eval_amp() const {
 }
 
 Results evaluate(const config::TrainConfig& config) {
-  const Team team = make_team(config.global);
-  const Network net = ready_to_evaluate(config, team);
-  Evaluator evaluator(config, team);
+  const train::Ranks ranks = make_ranks(config.global);
+  const Network net = ready_to_evaluate(config, ranks);
+  Evaluator evaluator(config, ranks);
   config.warn_unknown();
-  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, team.device().type()) : AmpOptions{}, 0);
+  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, ranks.device().type()) : AmpOptions{}, 0);
 }
 
 }  // namespace trireme::trainer

@@ -4,7 +4,7 @@
 //   Trainer(config, {.resume = "auto"}).train();
 //   Results results = evaluate(config);                               // `trireme eval`
 //
-// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Team only. Started
+// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Ranks only. Started
 // alone it trains alone; under `trireme launch` with all ranks. Errors are UsageErrors with file and line, thrown
 // before the first step where that is possible. For one thread.
 #pragma once
@@ -55,7 +55,7 @@ class Trainer {
   void evaluate();
   void save();
   void draw(const std::string& prefix, const Results& results);
-  [[noreturn]] void refuse(const BadLoss& bad) const;
+  [[noreturn]] void refuse(const train::BadLoss& bad) const;
 
   int64_t steps_per_epoch() const;
   std::string memory_text() const;
@@ -63,17 +63,17 @@ class Trainer {
 
   config::TrainConfig config_;
   std::string resume_command_;
-  Team team_;
+  train::Ranks ranks_;
   std::unique_ptr<OutputLock> lock_;  // of rank 0
   Losses losses_;
   Network net_;
   Batches batches_;
-  std::vector<BadTotal> bad_;  // of each of its datasets
+  std::vector<train::BadTotal> bad_;  // of each of its datasets
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   train::Step step_;
   optim::Schedule schedule_;
   RoleMetrics metrics_;
-  Meter meter_;
+  train::Meter meter_;
   std::unique_ptr<Evaluator> evaluator_;     // null: none during training
   std::unique_ptr<io::EventWriter> curves_;  // null: none
   Saver saver_;

@@ -1,4 +1,4 @@
-#include "trireme/train/team.h"
+#include "trireme/train/ranks.h"
 
 #include <fmt/ranges.h>
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 #include "trireme/core/text.h"
 #include "trireme/parallel/together.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 bool is_trainable(const torch::nn::Module& module) {
@@ -53,17 +53,17 @@ torch::Tensor rows_from(const std::string& bytes, const std::string& row) {
 
 }  // namespace
 
-Team::Team(std::optional<c10::Device> device)
+Ranks::Ranks(std::optional<c10::Device> device)
     : world_(init_parallel_env()), device_(device.value_or(world_.device())) {}
 
-Team::Team(const std::shared_ptr<torch::nn::Module>& module) : Team() {
+Ranks::Ranks(const std::shared_ptr<torch::nn::Module>& module) : Ranks() {
   module->to(device_);
   share(module);
   differ_by_rank(world_.rank());
 }
 
-void Team::share(const std::shared_ptr<torch::nn::Module>& trained,
-                 const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
+void Ranks::share(const std::shared_ptr<torch::nn::Module>& trained,
+                  const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
   for (const auto& module : frozen) copy_from_main(*module, world_);
   if (is_trainable(*trained))
     sync_ = std::make_shared<GradientSync>(trained, world_, DataParallelOptions{});
@@ -71,7 +71,7 @@ void Team::share(const std::shared_ptr<torch::nn::Module>& trained,
     copy_from_main(*trained, world_);
 }
 
-std::vector<std::vector<double>> Team::numbers_of_all(const std::vector<double>& mine) const {
+std::vector<std::vector<double>> Ranks::numbers_of_all(const std::vector<double>& mine) const {
   if (world_.size() == 1) return {mine};
   std::vector<std::vector<double>> all;
   const std::string_view bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
@@ -82,7 +82,7 @@ std::vector<std::vector<double>> Team::numbers_of_all(const std::vector<double>&
   return all;
 }
 
-std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
+std::vector<torch::Tensor> Ranks::rows_of_all(const torch::Tensor& mine) const {
   const torch::Tensor rows = mine.defined() ? mine.cpu().contiguous() : mine;
   if (world_.size() == 1) return {rows};
   const std::vector<std::string> shapes = all_gather_object(row_text(rows), world_);
@@ -93,12 +93,12 @@ std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
   return all;
 }
 
-std::string Team::from_main(const std::string& text) const {
+std::string Ranks::from_main(const std::string& text) const {
   return world_.size() > 1 ? broadcast_object(text, 0, world_) : text;
 }
 
-void Team::on_main(const std::function<void()>& work) const {
+void Ranks::on_main(const std::function<void()>& work) const {
   on_first(world_, work);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train
