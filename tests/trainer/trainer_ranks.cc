@@ -15,8 +15,8 @@
 #include "trireme/train/trainer/make_dataset.h"
 #include "trireme/train/trainer/make_model.h"
 #include "trireme/train/trainer/make_optimizer.h"
-#include "trireme/train/trainer/make_ranks.h"
 #include "trireme/train/trainer/make_step.h"
+#include "trireme/train/trainer/ready_network.h"
 #include "trireme/train/trainer/saver.h"
 #include "trireme/train/trainer/trainer.h"
 
@@ -39,7 +39,7 @@ Outcome take_step(const trainer::Network& net, train::Step& step, const train::R
 
 void overflow(const std::string& file) {
   const config::TrainConfig config = config::load(file, {"AMP.use_amp=True", "AMP.dtype=float16"});
-  train::Ranks ranks = make_ranks(config.global);
+  train::Ranks ranks = ready_ranks(config.global);
   const trainer::Network net = make_network(config.arch);
   ranks.share(net.trained(), net.frozen());
   const auto optimizer = make_optimizer(config, *net.trained());

@@ -8,12 +8,12 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/preemption.h"
 #include "trireme/data/loader.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/bad_total.h"
 #include "trireme/train/callback_list.h"
 #include "trireme/train/evaluation.h"
-#include "trireme/train/interruption.h"
 #include "trireme/train/learner.h"
 #include "trireme/train/model.h"
 #include "trireme/train/stopwatch.h"
@@ -54,6 +54,17 @@ std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& 
   return train.loader();
 }
 
+/// Those of Ctrl-C and SIGTERM that would end the process: the program handles the others.
+std::vector<int> ending_signals() {
+  std::vector<int> signals;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    const bool known = ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0;
+    if (known && action.sa_handler == SIG_DFL) signals.push_back(signal);
+  }
+  return signals;
+}
+
 // Where a checkpoint finds a fit.
 constexpr const char* kTraining = "training";
 constexpr const char* kUnevaluated = "unevaluated";  // a signal came after the last batch of an epoch
@@ -68,8 +79,8 @@ class Fit {
         bad_(train.dataset(), "training"),
         meter_({"loss"}, learner.metrics()),
         callbacks_(options.callbacks),
-        interruption_({.enabled = !options.save_dir.empty() || !options.checkpoint_dir.empty()}),
         run_{.model = model, .me = learner.ranks().me()} {
+    if (!options.save_dir.empty() || !options.checkpoint_dir.empty()) notice_.emplace(ending_signals());
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
@@ -95,7 +106,10 @@ class Fit {
       log_warning("[train] epoch {}/{}, step {}/{}: ends by {}", run_.epoch + 1, run_.epochs, run_.step, run_.steps,
                   run_.signal == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
     callbacks_.call(&Callback::on_train_end, run_);
-    if (run_.signal != 0) interruption_.obey(run_.signal);
+    if (run_.signal != 0) {
+      notice_.reset();
+      ::raise(run_.signal);
+    }
     return results_;
   }
 
@@ -214,13 +228,12 @@ class Fit {
 
   // Alone there is nobody to agree with.
   bool is_logged() const {
-    return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() ||
-           (run_.me.size == 1 && interruption_.signal() != 0);
+    return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() || (run_.me.size == 1 && signal() != 0);
   }
 
   void look_at_results() {
     if (run_.step == last_step() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
-    const Measured measured = meter_.measured(learner_.ranks(), run_.stop || interruption_.signal() != 0);
+    const Measured measured = meter_.measured(learner_.ranks(), run_.stop || signal() != 0);
     if (measured.bad) refuse(*measured.bad);
     bad_.look(run_.me, [&](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
     run_.logs = measured.results;
@@ -250,9 +263,11 @@ class Fit {
     run_.stop |= run.stop;
   }
 
+  int signal() const { return notice_ ? notice_->signal() : 0; }
+
   // A signal that has come to one rank is obeyed by all.
   void agree_to_stop() {
-    const auto signal = static_cast<double>(interruption_.signal());
+    const auto signal = static_cast<double>(this->signal());
     for (const std::vector<double>& one : learner_.ranks().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
       stopping_ |= one[0] != 0 || one[1] != 0;
       run_.signal = std::max(run_.signal, static_cast<int>(one[1]));
@@ -266,7 +281,7 @@ class Fit {
   int64_t first_iteration_ = 0;  // of the epoch that runs
   Meter meter_;
   CallbackList callbacks_;
-  Interruption interruption_;
+  std::optional<PreemptionNotice> notice_;  // none: signals do what they always do
   std::optional<Checkpoint> checkpoint_;
   Run run_;
   std::string phase_ = kTraining;

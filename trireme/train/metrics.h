@@ -112,30 +112,29 @@ class Accuracy : public Metric {
   std::string name_;
 };
 
-/// Of the samples taken for positive, the share that is. Outputs: probabilities, positive from 0.5 on. Labels: 0 or 1.
-class Precision : public Metric {
+/// A share of the samples: what measure() counts first, of what it counts second.
+class Ratio : public Metric {
  public:
-  explicit Precision(std::string name = "precision") : name_(std::move(name)) {}
-
+  explicit Ratio(std::string name) : name_(std::move(name)) {}
   std::vector<std::string> names() const override { return {name_}; }
-  torch::Tensor measure(const torch::Tensor& output, const torch::Tensor& label) const override;
   std::vector<double> result(const torch::Tensor& sums) const override { return {ratio(sums, 0, 1)}; }
 
  private:
   std::string name_;
 };
 
-/// Of the positive samples, the share that was taken for positive. As Precision.
-class Recall : public Metric {
+/// Of the samples taken for positive, the share that is. Outputs: probabilities, positive from 0.5 on. Labels: 0 or 1.
+class Precision : public Ratio {
  public:
-  explicit Recall(std::string name = "recall") : name_(std::move(name)) {}
-
-  std::vector<std::string> names() const override { return {name_}; }
+  explicit Precision(std::string name = "precision") : Ratio(std::move(name)) {}
   torch::Tensor measure(const torch::Tensor& output, const torch::Tensor& label) const override;
-  std::vector<double> result(const torch::Tensor& sums) const override { return {ratio(sums, 0, 1)}; }
+};
 
- private:
-  std::string name_;
+/// Of the positive samples, the share that was taken for positive. As Precision.
+class Recall : public Ratio {
+ public:
+  explicit Recall(std::string name = "recall") : Ratio(std::move(name)) {}
+  torch::Tensor measure(const torch::Tensor& output, const torch::Tensor& label) const override;
 };
 
 /// The area under the ROC curve: how likely a positive sample is rated above a negative one. Outputs: N or N x 1

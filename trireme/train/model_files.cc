@@ -16,20 +16,16 @@ namespace {
 
 constexpr const char* kScaler = "scaler";  // the text of its state, as bytes
 
-std::filesystem::path with_ending(const std::filesystem::path& path, const char* ending) {
-  return path.string() + ending;
-}
-
 std::filesystem::path weights_file(const std::filesystem::path& path) {
-  return with_ending(path, ".safetensors");
+  return path.string() + ".safetensors";
 }
 
 std::filesystem::path optimizer_file(const std::filesystem::path& path) {
-  return with_ending(path, ".optimizer.safetensors");
+  return path.string() + ".optimizer.safetensors";
 }
 
 std::filesystem::path averages_file(const std::filesystem::path& path) {
-  return with_ending(path, ".ema.safetensors");
+  return path.string() + ".ema.safetensors";
 }
 
 torch::Tensor bytes_of(const std::string& text) {

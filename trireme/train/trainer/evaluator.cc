@@ -72,10 +72,4 @@ Results Evaluator::run(const Network& net, const AmpOptions& amp, int64_t epoch,
   return results;
 }
 
-Judged judge(const Results& results) {
-  for (const auto& [name, value] : results)
-    if (name.starts_with("top")) return {name, value, true};
-  return {"loss", results.contains("loss") ? results.at("loss") : 0, false};
-}
-
 }  // namespace trireme::trainer

@@ -7,9 +7,7 @@
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
 #pragma once
 
-#include <cmath>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "trireme/config/train_config.h"
@@ -38,18 +36,5 @@ class Evaluator {
   RoleMetrics metrics_;
   train::Meter meter_;
 };
-
-/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is. What is not
-/// finite is never better.
-struct Judged {
-  std::string name;
-  double value = 0;
-  bool more_is_better = true;
-  bool better_than(const std::optional<double>& other) const {
-    if (!std::isfinite(value)) return false;
-    return !other || (more_is_better ? value > *other : value < *other);
-  }
-};
-Judged judge(const Results& results);
 
 }  // namespace trireme::trainer

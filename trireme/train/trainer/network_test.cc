@@ -247,14 +247,5 @@ DataLoader:
   EXPECT_TRUE(second.next().target.equal(first.next().target));
 }
 
-TEST(Judged, WhatIsNotFiniteIsNeverBetter) {
-  for (const bool more : {true, false})
-    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
-      EXPECT_FALSE((Judged{"loss", value, more}).better_than(std::nullopt));
-      EXPECT_FALSE((Judged{"loss", value, more}).better_than(1));
-    }
-  EXPECT_TRUE((Judged{"loss", 0.5, false}).better_than(1));
-}
-
 }  // namespace
 }  // namespace trireme::trainer

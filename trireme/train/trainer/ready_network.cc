@@ -32,6 +32,16 @@ bool syncs_batch_norm(const config::Arch& arch) {
 
 }  // namespace
 
+train::Ranks ready_ranks(const config::Global& global) {
+  if (global.device == config::Device::cpu) return train::Ranks(torch::kCPU);
+  train::Ranks ranks;
+  if (!ranks.device().is_cuda())
+    global.node.at("device").fail(
+        "rank {} has no GPU that could be used (`trireme doctor` tells why); to train on the CPU: -o Global.device=cpu",
+        ranks.me().rank);
+  return ranks;
+}
+
 Network ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial) {
   require_classification(config.global);
   seed(config, ranks);

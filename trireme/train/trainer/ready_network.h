@@ -1,5 +1,6 @@
-// The network of a configuration as a run needs it: with its weights, on its device, in its precision.
+// The ranks and the network of a configuration as a run needs them: with weights, on the device, in its precision.
 //
+//   train::Ranks ranks = ready_ranks(config.global);
 //   Network net = ready_to_train(config, ranks, {.own_weights = false});      // shared with the other ranks
 //   Network other = ready_to_evaluate(config, ranks);                         // the main model alone
 //
@@ -12,6 +13,10 @@
 #include "trireme/train/trainer/network.h"
 
 namespace trireme::trainer {
+
+/// The ranks that train together, each on its device (Global.device). UsageError that names `-o Global.device=cpu` when
+/// the file wants a GPU and there is none.
+train::Ranks ready_ranks(const config::Global& global);
 
 struct InitialWeights {
   bool own_weights = false;  ///< a checkpoint has them: Arch.pretrained is not looked at

@@ -134,6 +134,19 @@ std::filesystem::path output_folder(const config::TrainConfig& config) {
   return std::filesystem::path(config.global.output_dir) / config.arch.name;
 }
 
+OwnerLock lock_output(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw SystemError(error.value(), "cannot make the folder {}", folder.string());
+  OwnerLock lock(folder / ".lock");
+  if (const auto& owner = lock.held_by())
+    throw UsageError(
+        "{} is in use: {} trains into it, and two would overwrite each other's checkpoints; wait for it, end it, or "
+        "take another folder by -o Global.output_dir=PATH",
+        folder.string(), *owner);
+  return lock;
+}
+
 Saver::Saver(const config::TrainConfig& config, const train::Ranks& ranks)
     : ranks_(ranks),
       folder_(output_folder(config)),

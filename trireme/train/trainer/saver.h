@@ -15,6 +15,7 @@
 #include <string>
 
 #include "trireme/config/train_config.h"
+#include "trireme/core/owner_lock.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/ranks.h"
 #include "trireme/train/step.h"
@@ -63,5 +64,9 @@ class Saver {
 
 /// Where a training puts its files.
 std::filesystem::path output_folder(const config::TrainConfig& config);
+
+/// Makes the folder and keeps a second training out of it, where the two would overwrite each other's checkpoints, as
+/// long as the result lives. UsageError that names process and host when another has it. For rank 0.
+OwnerLock lock_output(const std::filesystem::path& folder);
 
 }  // namespace trireme::trainer

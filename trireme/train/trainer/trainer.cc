@@ -5,15 +5,16 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/preemption.h"
+#include "trireme/core/text.h"
 #include "trireme/data/order/mix.h"
 #include "trireme/optim/optimizers.h"
-#include "trireme/train/trainer/bad_loss.h"
+#include "trireme/train/callbacks.h"
 #include "trireme/train/trainer/make_optimizer.h"
-#include "trireme/train/trainer/make_ranks.h"
 #include "trireme/train/trainer/make_step.h"
 #include "trireme/train/trainer/ready_network.h"
 
@@ -48,9 +49,9 @@ optim::Schedule ready_schedule(const config::TrainConfig& config, const GlobalBa
                        {.epochs = config.global.epochs, .steps_per_epoch = steps_per_epoch, .batch = batch});
 }
 
-std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const train::Ranks& ranks) {
-  std::unique_ptr<OutputLock> lock;
-  ranks.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
+std::optional<OwnerLock> lock_on_main(const config::TrainConfig& config, const train::Ranks& ranks) {
+  std::optional<OwnerLock> lock;
+  ranks.on_main([&] { lock.emplace(lock_output(output_folder(config))); });
   return lock;
 }
 
@@ -59,6 +60,26 @@ std::vector<train::BadTotal> bad_totals(Batches& batches) {
   if (batches.unlabelled_loader() != nullptr)
     totals.emplace_back(batches.unlabelled_loader()->dataset(), "DataLoader.UnLabelTrain");
   return totals;
+}
+
+/// What to try. The loss scale cannot cure it: it comes after the loss.
+std::vector<std::string> cures(const config::TrainConfig& config) {
+  const config::Optimizer& optimizer = config.optimizer;
+  std::vector<std::string> all = {
+      optimizer.lr.values.empty()
+          ? fmt::format("a lower rate (-o Optimizer.lr.learning_rate={:g})", optimizer.lr.learning_rate / 10)
+          : "lower rates (-o Optimizer.lr.values=[…])"};
+  if (!optimizer.clip_norm) all.emplace_back("clipped gradients (-o Optimizer.clip_norm=1.0)");
+  if (config.amp.use_amp) all.emplace_back("another precision (-o AMP.dtype=bfloat16, -o AMP.use_amp=False)");
+  all.emplace_back("the samples of that step: are there broken ones?");
+  return all;
+}
+
+/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is.
+callback::Watch watch_best(const Results& results, std::optional<double> best) {
+  for (const auto& [name, value] : results)
+    if (name.starts_with("top")) return {name, callback::Better::more, 0, best};
+  return {"loss", callback::Better::less, 0, best};
 }
 
 const char* signal_name(int signal) {
@@ -70,8 +91,8 @@ const char* signal_name(int signal) {
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
     : config_(std::move(config)),
       resume_command_(options.resume_command),
-      ranks_(make_ranks(config_.global)),
-      lock_(lock_output(config_, ranks_)),
+      ranks_(ready_ranks(config_.global)),
+      lock_(lock_on_main(config_, ranks_)),
       losses_(make_losses(config_.loss.train, config_.document.section("Loss").at("Train"))),
       net_(ready_to_train(config_, ranks_, {.own_weights = has_checkpoint(config_, options.resume)})),
       batches_(config_, losses_.need_labels(), ranks_.me(), ranks_.device()),
@@ -221,9 +242,9 @@ void Trainer::evaluate() {
   const PreemptionNotice notice({SIGINT, SIGTERM});
   const Results results = evaluator_->run(net_, eval_amp(), epoch, [&] { return notice.received(); });
   draw("eval", results);
-  const Judged judged = judge(results);
-  const bool best = judged.better_than(progress_.best);
-  if (best) progress_.best = judged.value;
+  callback::Watch watch = watch_best(results, progress_.best);
+  const bool best = !results.empty() && watch.improved(results);
+  progress_.best = watch.best();
   if (best) saver_.save("best_model", progress_, {batches_, step_});
   if (progress_.best) log_info("{}", best_line(epoch, *progress_.best));
 }
@@ -242,13 +263,14 @@ void Trainer::draw(const std::string& prefix, const Results& results) {
   if (prefix == "train") curves_->add_scalar("train/lr", lr_, progress_.step);
 }
 
+// Names the step that broke, not the one in which it was seen.
 void Trainer::refuse(const train::BadLoss& bad) const {
-  Place place = place_;
-  place.iter = bad.step;
   const int64_t step = progress_.epoch * steps_per_epoch() + bad.step / config_.global.update_freq + 1;
-  throw UsageError("{}; the checkpoints in {} are those from before",
-                   bad_loss_text(config_, bad, {.place = place, .step = step, .rate = rate_at(bad.step)}),
-                   saver_.folder().string());
+  throw UsageError(
+      "[Train][Epoch {}/{}][Iter: {}/{}] the loss of {} is {} in step {}, whose learning rate is {:g}; training stops. "
+      "Try {}; the checkpoints in {} are those from before",
+      place_.epoch, place_.epochs, bad.step, place_.iters, bad.ranks_text(), std::abs(bad.value), step,
+      rate_at(bad.step), join(cures(config_), ", or "), saver_.folder().string());
 }
 
 int64_t Trainer::steps_per_epoch() const {
@@ -272,7 +294,7 @@ AmpOptions Trainer::eval_amp() const {
 }
 
 Results evaluate(const config::TrainConfig& config) {
-  const train::Ranks ranks = make_ranks(config.global);
+  const train::Ranks ranks = ready_ranks(config.global);
   const Network net = ready_to_evaluate(config, ranks);
   Evaluator evaluator(config, ranks);
   config.warn_unknown();

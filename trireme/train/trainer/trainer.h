@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,6 @@
 #include "trireme/train/trainer/batches.h"
 #include "trireme/train/trainer/evaluator.h"
 #include "trireme/train/trainer/make_schedule.h"
-#include "trireme/train/trainer/output_lock.h"
 #include "trireme/train/trainer/saver.h"
 
 namespace trireme::trainer {
@@ -64,7 +64,7 @@ class Trainer {
   config::TrainConfig config_;
   std::string resume_command_;
   train::Ranks ranks_;
-  std::unique_ptr<OutputLock> lock_;  // of rank 0
+  std::optional<OwnerLock> lock_;  // of rank 0
   Losses losses_;
   Network net_;
   Batches batches_;
