@@ -1,7 +1,6 @@
 #include "trireme/parallel/gradient_sync.h"
 
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -9,16 +8,15 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/group_state.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/backward_watch.h"
 #include "trireme/parallel/bucket_plan.h"
 #include "trireme/parallel/bucket_reducer.h"
+#include "trireme/parallel/gradient_watch.h"
 #include "trireme/parallel/model_parameters.h"
 #include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/roll_call.h"
@@ -27,8 +25,6 @@
 
 namespace trireme {
 namespace {
-
-constexpr size_t kBroadcastBytes = size_t{25} << 20;
 
 const DataParallelOptions& checked(const DataParallelOptions& options) {
   if (options.comm_buffer_size < 1 || options.last_comm_buffer_size < 1)
@@ -40,24 +36,6 @@ const DataParallelOptions& checked(const DataParallelOptions& options) {
                      options.parameter_check_interval);
   return options;
 }
-
-// A hook on a parameter's gradient accumulator, removed with it.
-class GradientWatch {
- public:
-  GradientWatch(std::shared_ptr<torch::autograd::Node> accumulator, std::function<void()> on_gradient)
-      : accumulator_(std::move(accumulator)) {
-    auto hook = [f = std::move(on_gradient)](const torch::autograd::variable_list& outputs,
-                                             const torch::autograd::variable_list&) { return f(), outputs; };
-    key_ = accumulator_->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(std::move(hook)));
-  }
-  ~GradientWatch() { accumulator_->del_post_hook(key_); }
-  GradientWatch(const GradientWatch&) = delete;
-  GradientWatch& operator=(const GradientWatch&) = delete;
-
- private:
-  std::shared_ptr<torch::autograd::Node> accumulator_;
-  uintptr_t key_;
-};
 
 // At most ten, and how many more.
 std::string some_of(std::vector<std::string> names) {
@@ -81,7 +59,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     require_same_model(*module_, group_);
     if (parameters_.trainable().empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
-    copy_state_from(0);
+    broadcast_state(*module_, 0, group_);
   }
 
   void start() {
@@ -114,7 +92,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     try {
       train();
       while (others_go_on()) shadow_backward();
-      copy_state_from(last_active_);  // the ranks of the last backward have made the same step
+      broadcast_state(*module_, last_active_, group_);  // the ranks of the last backward have made the same step
     } catch (...) {
       joining_ = false;
       group_.abort(fmt::format("rank {} left join() by an exception", group_.rank()));
@@ -314,7 +292,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
 
   void finish_backward() {
     if (options_.broadcast_buffers && !module_->buffers().empty())
-      broadcast_tensors(module_->buffers(), active_.front());
+      broadcast_tensors(module_->buffers(), active_.front(), group_);
     last_active_ = active_.front();
     std::fill(local_.begin(), local_.end(), 0);
     local_names_.clear();
@@ -437,22 +415,6 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       if (options_.find_unused_parameters) forget_gradients_of_unused();
     }
     finish_backward();
-  }
-
-  // --- state
-
-  void copy_state_from(int root) {
-    std::vector<torch::Tensor> state = module_->parameters();
-    for (const torch::Tensor& buffer : module_->buffers()) state.push_back(buffer);
-    broadcast_tensors(state, root);
-  }
-
-  void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root) {
-    if (group_.size() == 1) return;
-    const torch::NoGradGuard no_grad;
-    std::vector<torch::Tensor> detached;
-    for (const torch::Tensor& tensor : tensors) detached.push_back(tensor.detach());
-    c10d::broadcast_coalesced(group_.state().process_group, detached, kBroadcastBytes, root);
   }
 
   const std::shared_ptr<torch::nn::Module> module_;

@@ -1,4 +1,4 @@
-// What each rank tells the others at the beginning of a backward: whether it takes part, and what it knows of its model.
+// What each rank tells the others when a backward begins: whether it takes part, and what it knows of its model.
 //
 //   roll_call.begin({.active = true, .model = fingerprint});      // 16 bytes; does not wait
 //   roll_call.wait();

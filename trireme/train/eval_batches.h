@@ -1,5 +1,5 @@
-// The batches of an evaluation or a prediction. Each sample comes once, on any number of ranks (eval_shard.h); samples that
-// cannot be read are left out and counted.
+// The batches of an evaluation or a prediction. Each sample is read once, on any number of ranks (eval_shard.h);
+// samples that cannot be read are left out and counted.
 //
 //   EvalBatches batches(dataset, {.batch_size = 64}, ranks, {.name = "evaluation"});
 //   batches.each([&](const data::Batch& batch) { … });          // called by every rank

@@ -226,7 +226,7 @@ class Fit {
 
   // --- numbers
 
-  // Alone there is nobody to agree with.
+  // A single rank obeys a signal at once; several must first agree at a logged step.
   bool is_logged() const {
     return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() || (run_.me.size == 1 && signal() != 0);
   }

@@ -1,6 +1,6 @@
-// How good outputs are, measured batch by batch and on all ranks, told as one number.
+// How good outputs are: measured batch by batch and on all ranks, reported as one number.
 //
-// A metric is a few sums: each batch adds its own, and the ranks' sums are added too. So what is told does not depend
+// A metric is a few sums: each batch adds its own, and the ranks' sums are added too. So results do not depend
 // on how the samples were dealt out: counts are exact on any number of processes.
 //
 //   model.prepare({.optimizer = …, .loss = …, .metrics = {metric::Accuracy({1, 5}), metric::Auc()}});

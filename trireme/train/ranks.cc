@@ -8,6 +8,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/text.h"
+#include "trireme/parallel/same_model.h"
 #include "trireme/parallel/together.h"
 
 namespace trireme::train {
@@ -17,13 +18,6 @@ bool is_trainable(const torch::nn::Module& module) {
   const std::vector<torch::Tensor> parameters = module.parameters();
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const torch::Tensor& one) { return one.requires_grad(); });
-}
-
-void copy_from_main(const torch::nn::Module& module, const World& world) {
-  if (world.size() == 1) return;
-  const torch::NoGradGuard no_grad;
-  for (const torch::Tensor& tensor : module.parameters()) broadcast(tensor, 0, world);
-  for (const torch::Tensor& tensor : module.buffers()) broadcast(tensor, 0, world);
 }
 
 void differ_by_rank(int rank) {
@@ -64,11 +58,11 @@ Ranks::Ranks(const std::shared_ptr<torch::nn::Module>& module) : Ranks() {
 
 void Ranks::share(const std::shared_ptr<torch::nn::Module>& trained,
                   const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
-  for (const auto& module : frozen) copy_from_main(*module, world_);
+  for (const auto& module : frozen) broadcast_state(*module, 0, world_);
   if (is_trainable(*trained))
     sync_ = std::make_shared<GradientSync>(trained, world_, DataParallelOptions{});
   else
-    copy_from_main(*trained, world_);
+    broadcast_state(*trained, 0, world_);
 }
 
 std::vector<std::vector<double>> Ranks::numbers_of_all(const std::vector<double>& mine) const {

@@ -94,7 +94,7 @@ std::string type_name(const torch::nn::Module& module) {
   return name.ends_with("Impl") ? name.substr(0, name.size() - 4) : name;
 }
 
-// Batch normalisation's counters of batches are no parameters to anybody.
+// Without the integer counters of batch normalisation, which nobody counts as parameters.
 template <typename F>
 void each_tensor(const torch::nn::Module& module, bool recurse, F use) {
   for (const torch::Tensor& parameter : module.parameters(recurse)) use(parameter);

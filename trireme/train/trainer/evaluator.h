@@ -1,5 +1,5 @@
 // One pass over DataLoader.Eval. Every picture counts once, on any number of ranks: batches are dealt out without
-// padding, so the numbers are those of one process. One that cannot be read counts for nothing, and is told.
+// padding, so the numbers are those of one process. One that cannot be read is left out, and the log says so.
 //
 //   Evaluator evaluator(config, ranks);
 //   Results results = evaluator.run(net, amp, epoch);      // CELoss, loss, top1, top5
@@ -23,7 +23,7 @@ class Evaluator {
   /// UsageError with file and line when there is nothing to evaluate on.
   Evaluator(const config::TrainConfig& config, const train::Ranks& ranks);
 
-  /// An evaluation is not left in the middle: who is told to stop meanwhile (`stopping`) hears of it once.
+  /// An evaluation always runs to its end; when `stopping` becomes true meanwhile, the log says so once.
   Results run(const Network& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
 
  private:

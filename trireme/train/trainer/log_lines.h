@@ -57,7 +57,7 @@ std::string best_line(int64_t epoch, double best);
 
 /// "0:12:34", "2 days, 3:00:00": as Python shows a timedelta.
 std::string eta_text(double seconds);
-/// Peak memory of this process: ", max_mem_resident: 312 MB". Empty where it cannot be told.
+/// Peak memory of this process: ", max_mem_resident: 312 MB". Empty where it is not known.
 std::string process_memory_text();
 
 }  // namespace trireme::trainer

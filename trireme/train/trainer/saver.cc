@@ -91,7 +91,7 @@ std::string checkpoints_text(const std::vector<io::Manifest>& found) {
   return join(texts, ", ");
 }
 
-/// Who names a folder of checkpoints, or one beside those that there are, is told what there is. `ours` is where this
+/// UsageError that lists the checkpoints in or beside the named folder when it is not one itself. `ours` is where this
 /// training saves.
 void require_checkpoint(const Named& named, const std::filesystem::path& ours) {
   const std::filesystem::path path = (named.folder / named.name).lexically_normal();

@@ -48,7 +48,7 @@ class Saver {
   /// Whether the ranks are to save and end (SIGINT, SIGTERM, SIGUSR1 to any of them). Once a step. A second SIGINT ends
   /// the process at once.
   bool preempted() { return checkpoint_.preempted(); }
-  /// The signal by which they were told; 0: none.
+  /// The signal that any of them got; 0: none.
   int signal() const { return checkpoint_.signal(); }
 
   const std::filesystem::path& folder() const { return folder_; }
