@@ -120,7 +120,7 @@ void Model::load(const std::filesystem::path& path, const LoadOptions& options) 
 }
 
 Summary Model::summary(const std::vector<int64_t>& input_size, torch::ScalarType dtype) const {
-  return summary(std::vector{input_size}, dtype);
+  return train::summarize(learner_->net(), {input_size}, dtype);
 }
 
 Summary Model::summary(const std::vector<std::vector<int64_t>>& input_sizes, torch::ScalarType dtype) const {
