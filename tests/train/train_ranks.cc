@@ -182,6 +182,58 @@ void resume(const Words& words) {
   say_parameters(model);
 }
 
+// Two inputs, two labels and two outputs, by Model and by a loop over Step.
+struct PairNetImpl : torch::nn::Module {
+  std::tuple<torch::Tensor, torch::Tensor> forward(const torch::Tensor& left, const torch::Tensor& right) {
+    const torch::Tensor hidden = torch::tanh(first(torch::cat({left, right}, 1)));
+    return {kind(hidden), sum(hidden)};
+  }
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(4, 8));
+  torch::nn::Linear kind = register_module("kind", torch::nn::Linear(8, 2));
+  torch::nn::Linear sum = register_module("sum", torch::nn::Linear(8, 1));
+};
+TORCH_MODULE(PairNet);
+
+torch::Tensor pair_loss(const train::Tensors& outputs, const train::Tensors& labels) {
+  return torch::cross_entropy_loss(outputs[0], labels[0]) + torch::mse_loss(outputs[1], labels[1]);
+}
+
+// SAMPLES BATCH
+void lists(const Words& words) {
+  const World world = init_parallel_env();
+  torch::manual_seed(3);
+  const int64_t count = std::stoll(words[0]), batch_size = std::stoll(words[1]);
+  const torch::Tensor left = torch::randn({count, 2}), right = torch::randn({count, 2});
+  const data::TensorDataset samples(data::Batch({{"left", left},
+                                                 {"right", right},
+                                                 {"kind", (left > right).all(1).to(torch::kLong)},
+                                                 {"sum", (left + right).sum(1, true)}}));
+  const auto fresh = [&] {
+    torch::manual_seed(7 + world.rank());
+    return PairNet();
+  };
+  Model model(fresh());
+  model.prepare({.optimizer = [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.05}); },
+                 .loss = pair_loss,
+                 .metrics = {{metric::Accuracy(), {.output = 0, .label = 0}}}});
+  model.fit(samples, {.batch_size = batch_size, .epochs = 2, .verbose = 0});
+  say_parameters(model);
+
+  DataParallel wrapped(fresh(), world);
+  optim::Momentum optimizer(wrapped->parameters(), {.lr = 0.05});
+  train::Step step(wrapped, optimizer, {.loss = pair_loss});
+  data::Loader loader(samples, {.batch_size = batch_size, .shuffle = true}, world);
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (const data::Batch& batch : loader) step({batch["left"], batch["right"]}, {batch["kind"], batch["sum"]});
+  say_parameters(Model(wrapped.module()));
+
+  say(model.evaluate(samples, {.batch_size = batch_size, .verbose = 0}));
+  for (const torch::Tensor& output : model.predict_outputs(samples, {.batch_size = batch_size, .verbose = 0}))
+    for (const std::string& one : all_gather_object(
+             fmt::format("{} {:a}", fmt::join(output.sizes(), " x "), output.to(torch::kDouble).sum().item<double>())))
+      say(one);
+}
+
 // Each rank has batches of other sizes; the ranks' weights stay equal.
 void step(const Words&) {
   const World world = init_parallel_env();
@@ -329,10 +381,23 @@ void progress(const Words& words) {
 }
 
 const std::map<std::string, void (*)(const Words&)> kCases = {
-    {"amp", amp},         {"broken", broken},     {"evaluate", evaluate},   {"fit", fit},
-    {"frozen", frozen},   {"holes", holes},       {"interrupt", interrupt}, {"loader", loader},
-    {"predict", predict}, {"progress", progress}, {"random", random},       {"resume", resume},
-    {"save", save},       {"step", step},         {"stop", stop},           {"too_many_holes", too_many_holes},
+    {"amp", amp},
+    {"broken", broken},
+    {"evaluate", evaluate},
+    {"fit", fit},
+    {"frozen", frozen},
+    {"holes", holes},
+    {"interrupt", interrupt},
+    {"lists", lists},
+    {"loader", loader},
+    {"predict", predict},
+    {"progress", progress},
+    {"random", random},
+    {"resume", resume},
+    {"save", save},
+    {"step", step},
+    {"stop", stop},
+    {"too_many_holes", too_many_holes},
 };
 
 int run(const Words& words) {

@@ -59,6 +59,17 @@ class Training(RanksCase):
         result = self.run_ranks(2, "stop")
         self.assert_says(result, "rank 0 ended at 6", "rank 1 ended at 6")
 
+    def test_several_inputs_labels_and_outputs(self):
+        for ranks, samples, batch in ((1, 40, 6), (2, 40, 6), (3, 4, 4)):
+            by_fit, by_step, *rest = self.run_ranks(ranks, "lists", samples, batch).out.splitlines()
+            self.assertEqual(by_fit, by_step)
+            self.assertEqual([line.split()[0] for line in rest[:2]], ["loss", "acc"])
+            kinds, sums = rest[2 : 2 + ranks], rest[2 + ranks :]
+            self.assertEqual(kinds, [kinds[0]] * ranks)
+            self.assertEqual(sums, [sums[0]] * ranks)
+            self.assertIn(f"{samples} x 2 ", kinds[0])
+            self.assertIn(f"{samples} x 1 ", sums[0])
+
     def test_a_loader_of_the_caller(self):
         by_loader, by_dataset = self.run_ranks(2, "loader").out.splitlines()
         self.assertEqual(by_loader, by_dataset)

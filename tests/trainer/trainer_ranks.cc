@@ -16,7 +16,7 @@
 #include "trireme/train/trainer/make_model.h"
 #include "trireme/train/trainer/make_optimizer.h"
 #include "trireme/train/trainer/make_step.h"
-#include "trireme/train/trainer/make_team.h"
+#include "trireme/train/trainer/ready_network.h"
 #include "trireme/train/trainer/saver.h"
 #include "trireme/train/trainer/trainer.h"
 
@@ -29,8 +29,8 @@ struct Outcome {
   bool stepped, changed;
 };
 
-Outcome take_step(const trainer::Network& net, train::Step& step, const Team& team, float factor) {
-  const NoSync local(team.sync());
+Outcome take_step(const trainer::Network& net, train::Step& step, const train::Ranks& ranks, float factor) {
+  const NoSync local(ranks.sync());
   const torch::Tensor weight = net.trained()->parameters()[0];
   const torch::Tensor before = weight.detach().clone();
   step([&] { return (weight * factor).sum(); });
@@ -39,16 +39,16 @@ Outcome take_step(const trainer::Network& net, train::Step& step, const Team& te
 
 void overflow(const std::string& file) {
   const config::TrainConfig config = config::load(file, {"AMP.use_amp=True", "AMP.dtype=float16"});
-  Team team = make_team(config.global);
+  train::Ranks ranks = ready_ranks(config.global);
   const trainer::Network net = make_network(config.arch);
-  team.share(net.trained(), net.frozen());
+  ranks.share(net.trained(), net.frozen());
   const auto optimizer = make_optimizer(config, *net.trained());
-  train::Step step = make_step(config, net, team, *optimizer);
-  const Outcome good = take_step(net, step, team, 1);
+  train::Step step = make_step(config, net, ranks, *optimizer);
+  const Outcome good = take_step(net, step, ranks, 1);
   const double scale = step.scaler().current_scale();
-  const Outcome bad = take_step(net, step, team, team.me().rank == 1 ? std::numeric_limits<float>::infinity() : 1);
+  const Outcome bad = take_step(net, step, ranks, ranks.me().rank == 1 ? std::numeric_limits<float>::infinity() : 1);
   std::cout << fmt::format("rank {}: stepped {:d}, then {:d}; changed {:d}, then {:d}; scale {}, then {}\n",
-                           team.me().rank, good.stepped, bad.stepped, good.changed, bad.changed, scale,
+                           ranks.me().rank, good.stepped, bad.stepped, good.changed, bad.changed, scale,
                            step.scaler().current_scale())
             << std::flush;
 }

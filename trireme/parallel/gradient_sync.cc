@@ -1,31 +1,30 @@
 #include "trireme/parallel/gradient_sync.h"
 
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <numeric>
-#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <optional>
 
 #include "trireme/comm/collectives.h"
-#include "trireme/comm/group_state.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/backward_watch.h"
+#include "trireme/parallel/bucket_plan.h"
 #include "trireme/parallel/bucket_reducer.h"
+#include "trireme/parallel/gradient_watch.h"
 #include "trireme/parallel/model_parameters.h"
 #include "trireme/parallel/parameter_check.h"
+#include "trireme/parallel/roll_call.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/sync_batch_norm.h"
 
 namespace trireme {
 namespace {
-
-constexpr size_t kBroadcastBytes = size_t{25} << 20;
 
 const DataParallelOptions& checked(const DataParallelOptions& options) {
   if (options.comm_buffer_size < 1 || options.last_comm_buffer_size < 1)
@@ -37,60 +36,6 @@ const DataParallelOptions& checked(const DataParallelOptions& options) {
                      options.parameter_check_interval);
   return options;
 }
-
-// What each rank says at the beginning of a backward.
-class RollCall {
- public:
-  explicit RollCall(const Group& group)
-      : group_(group), mine_(torch::zeros({2}, torch::kLong)), all_(torch::zeros({group.size(), 2}, torch::kLong)) {}
-
-  void begin(bool active, uint64_t fingerprint) {
-    mine_ = torch::tensor({int64_t{active ? 1 : 0}, static_cast<int64_t>(fingerprint)}, torch::kLong);
-    all_ = torch::zeros({group_.size(), 2}, torch::kLong);
-    work_ = all_gather_async(all_, mine_, group_);
-  }
-  void wait() { work_.wait(); }
-
-  /// After wait(): the ranks that take part in the backward, in rank order.
-  std::vector<int> active() const {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < group_.size(); ++rank)
-      if (said(rank, 0) != 0) ranks.push_back(rank);
-    return ranks;
-  }
-  /// After wait(): a rank whose model is not like this one's, or -1.
-  int with_another_model() const {
-    for (int rank = 0; rank < group_.size(); ++rank)
-      if (said(rank, 1) != said(group_.rank(), 1)) return rank;
-    return -1;
-  }
-
- private:
-  int64_t said(int rank, int64_t what) const { return all_.data_ptr<int64_t>()[rank * 2 + what]; }
-
-  const Group group_;
-  torch::Tensor mine_;
-  torch::Tensor all_;
-  Work work_;
-};
-
-// A hook on a parameter's gradient accumulator, removed with it.
-class GradientWatch {
- public:
-  GradientWatch(std::shared_ptr<torch::autograd::Node> accumulator, std::function<void()> on_gradient)
-      : accumulator_(std::move(accumulator)) {
-    auto hook = [f = std::move(on_gradient)](const torch::autograd::variable_list& outputs,
-                                             const torch::autograd::variable_list&) { return f(), outputs; };
-    key_ = accumulator_->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(std::move(hook)));
-  }
-  ~GradientWatch() { accumulator_->del_post_hook(key_); }
-  GradientWatch(const GradientWatch&) = delete;
-  GradientWatch& operator=(const GradientWatch&) = delete;
-
- private:
-  std::shared_ptr<torch::autograd::Node> accumulator_;
-  uintptr_t key_;
-};
 
 // At most ten, and how many more.
 std::string some_of(std::vector<std::string> names) {
@@ -114,7 +59,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     require_same_model(*module_, group_);
     if (parameters_.trainable().empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
-    copy_state_from(0);
+    broadcast_state(*module_, 0, group_);
   }
 
   void start() {
@@ -134,8 +79,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     own_hook_ = true;
   }
 
-  int bucket_count() const { return static_cast<int>(buckets_.size()); }
-  int gradient_count() const { return static_cast<int>(in_use_.size()); }
+  int bucket_count() const { return plan_ ? static_cast<int>(plan_->buckets.size()) : 0; }
+  int gradient_count() const { return plan_ ? static_cast<int>(plan_->in_use.size()) : 0; }
 
   void join(const std::function<void()>& train) {
     if (group_.size() == 1) return train();
@@ -147,7 +92,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     try {
       train();
       while (others_go_on()) shadow_backward();
-      copy_state_from(last_active_);  // the ranks of the last backward have made the same step
+      broadcast_state(*module_, last_active_, group_);  // the ranks of the last backward have made the same step
     } catch (...) {
       joining_ = false;
       group_.abort(fmt::format("rank {} left join() by an exception", group_.rank()));
@@ -158,14 +103,14 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
 
   void before_backward() override {
     const std::lock_guard lock(refresh_mutex_);
-    if (in_backward_ || parameters_.describe(*module_)) return;
+    if (in_backward_ || parameters_.is_current(*module_)) return;
     ModelParameters now(*module_);
     const bool alike = now.fingerprint() == parameters_.fingerprint();
     last_change_ = now.first_change_since(parameters_);
     parameters_ = std::move(now);
-    if (!alike) forget_what_was_learned();
+    if (!alike) forget_plan();
     watch_gradients();
-    if (learned_) make_reducer();  // other tensors under the same names: what was learned holds for them
+    if (plan_) make_reducer();  // other tensors under the same names: the plan holds for them
   }
 
  private:
@@ -196,11 +141,9 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       local_[i] = std::count(local_names_.begin(), local_names_.end(), trainable()[i].name) > 0;
   }
 
-  void forget_what_was_learned() {
-    learned_ = false;
+  void forget_plan() {
+    plan_.reset();
     reducer_.reset();
-    buckets_.clear();
-    in_use_.clear();
     if (!own_hook_) hook_ = compressed_gradients(options_.gradient_compression, options_.powersgd_rank);
   }
 
@@ -215,9 +158,10 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       fail(
           "backward(create_graph = true): averaged gradients have no graph; use torch::autograd::grad() for a gradient "
           "that goes into the loss, or no_sync()");
-    if (learned_ && place_[index] < 0 && !options_.find_unused_parameters) fail_for_new_use({trainable()[index].name});
+    if (plan_ && plan_->place[index] < 0 && !options_.find_unused_parameters)
+      fail_for_new_use({trainable()[index].name});
     if (seen_[index]++ == 0) order_.push_back(static_cast<int64_t>(index));
-    if (learned_) refuse_repeated_gradient(index);  // the Reducer would, in its own words
+    if (plan_) refuse_repeated_gradient(index);  // the Reducer would, in its own words
   }
 
   void note_local_gradient(size_t index) {
@@ -240,7 +184,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     call_the_roll();
     ++backwards_;
     check_parameters();
-    if (!learned_) return;
+    if (!plan_) return;
     note_missing_gradients();
     reducer_->arm(options_.find_unused_parameters ? not_in_this_graph() : std::vector<size_t>());
   }
@@ -248,16 +192,16 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   // A rank that learns waits for the answer, since it must not learn alone; so do all ranks inside of join(). Otherwise
   // the backward goes on: if the model of another rank has changed, that rank ends it.
   void call_the_roll() {
-    roll_call_.begin(/*active=*/true, known());
+    roll_call_.begin({.active = true, .model = known_model()});
     active_ = all_ranks(group_);
-    if (!joining_ && learned_) return;
+    if (!joining_ && plan_) return;
     roll_call_.wait();
     active_ = roll_call_.active();
     refuse_another_model();
   }
 
   // What must be equal on all ranks for a backward together.
-  uint64_t known() const { return parameters_.fingerprint() * 2 + (learned_ ? 1 : 0); }
+  uint64_t known_model() const { return parameters_.fingerprint() * 2 + (plan_ ? 1 : 0); }
 
   // The rank whose model has changed says what has changed, and so ends the backward of the others.
   void refuse_another_model() {
@@ -272,7 +216,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   void check_parameters() {
     const int interval = options_.parameter_check_interval;
     const bool due = interval > 0 && backwards_ % interval == 0;
-    const bool changed = !learned_ && backwards_ > 1;  // new parameters must start equal
+    const bool changed = !plan_ && backwards_ > 1;  // new parameters must start equal
     if (joining_ || !(due || changed)) return;
     require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_));
   }
@@ -299,8 +243,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   // waits for the buckets, later, by the last gradient. So the rest of our end is queued behind it.
   void end_backward() {
     const torch::NoGradGuard no_grad;
-    if (!learned_) {
-      learn(order_, used_here());
+    if (!plan_) {
+      learn({order_, used_here()});
       finish_backward();
       return;
     }
@@ -326,8 +270,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     if (options_.find_unused_parameters) return;
     std::vector<std::string> missing;
     std::vector<size_t> ready;
-    for (size_t place = 0; place < in_use_.size(); ++place) {
-      const size_t index = in_use_[place];
+    for (size_t place = 0; place < plan_->in_use.size(); ++place) {
+      const size_t index = plan_->in_use[place];
       if (seen_[index] == 0 && local_[index] != 0) ready.push_back(place);
       if (seen_[index] == 0 && local_[index] == 0) missing.push_back(trainable()[index].name);
     }
@@ -342,13 +286,13 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   void refuse_newly_used_local_gradients() {
     std::vector<std::string> names;
     for (size_t i = 0; i < trainable().size(); ++i)
-      if (local_[i] != 0 && place_[i] < 0) names.push_back(trainable()[i].name);
+      if (local_[i] != 0 && plan_->place[i] < 0) names.push_back(trainable()[i].name);
     if (!names.empty()) fail_for_new_use(names);
   }
 
   void finish_backward() {
     if (options_.broadcast_buffers && !module_->buffers().empty())
-      broadcast_tensors(module_->buffers(), active_.front());
+      broadcast_tensors(module_->buffers(), active_.front(), group_);
     last_active_ = active_.front();
     std::fill(local_.begin(), local_.end(), 0);
     local_names_.clear();
@@ -376,15 +320,15 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     return used;
   }
 
-  // Called by every rank at the same place, with its own order and use; those of an absent rank (join) are empty.
-  void learn(const std::vector<int64_t>& order, const std::vector<uint8_t>& used) {
+  // Called by every rank at the same place, with what it has seen.
+  void learn(const SeenGradients& mine) {
     refuse_sparse_gradients();
     for (size_t i = 0; i < trainable().size(); ++i) refuse_repeated_gradient(i);
-    agree_on_use(order, used);
-    buckets_ = make_buckets(tensors_in_use(), options_);
-    for (size_t bucket = 0; bucket < buckets_.size(); ++bucket) reduce_bucket(bucket);
+    BucketPlan plan =
+        agree_on_buckets(mine, trainable(), {.root = active_.front(), .group = group_, .options = options_});
+    average_now(plan, trainable(), hook_, group_);
+    plan_ = std::move(plan);
     make_reducer();
-    learned_ = true;
     log_buckets();
   }
 
@@ -405,77 +349,18 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
                       trainable()[index].name, seen_[index]));
   }
 
-  // In use is what any rank has used. The order is that of the first active rank, then what only others use.
-  void agree_on_use(const std::vector<int64_t>& order, const std::vector<uint8_t>& used) {
-    const torch::Tensor map = torch::tensor(std::vector<int64_t>(used.begin(), used.end()), torch::kLong);
-    all_reduce(map, ReduceOp::max, group_);
-    std::vector<int64_t> agreed(trainable().size(), -1);
-    std::copy(order.begin(), order.end(), agreed.begin());
-    const torch::Tensor first = torch::tensor(agreed, torch::kLong);
-    broadcast(first, active_.front(), group_);
-    place_.assign(trainable().size(), -1);
-    in_use_.clear();
-    const auto take = [&](size_t index) {
-      if (place_[index] >= 0) return;
-      place_[index] = static_cast<int>(in_use_.size());
-      in_use_.push_back(index);
-    };
-    for (int64_t i = 0; i < first.numel() && first[i].item<int64_t>() >= 0; ++i)
-      take(static_cast<size_t>(first[i].item<int64_t>()));
-    for (size_t i = 0; i < trainable().size(); ++i)
-      if (map[static_cast<int64_t>(i)].item<int64_t>() != 0) take(i);
-    // What is unused now may be used later when it may change.
-    if (options_.find_unused_parameters)
-      for (size_t i = 0; i < trainable().size(); ++i) take(i);
-    globally_used_.assign(map.data_ptr<int64_t>(), map.data_ptr<int64_t>() + map.numel());
-  }
-
-  std::vector<torch::Tensor> tensors_in_use() const {
-    std::vector<torch::Tensor> tensors;
-    for (const size_t index : in_use_) tensors.push_back(trainable()[index].tensor);
-    return tensors;
-  }
-
-  // Averages one bucket of the first backward, without overlap.
-  void reduce_bucket(size_t number) {
-    const std::vector<size_t>& bucket = buckets_[number];
-    const torch::Tensor& example = trainable()[in_use_[bucket[0]]].tensor;
-    int64_t total = 0;
-    for (const size_t place : bucket) total += trainable()[in_use_[place]].tensor.numel();
-    const torch::Tensor flat = torch::zeros({total}, example.options().requires_grad(false));
-    std::vector<torch::Tensor> views;
-    int64_t begin = 0;
-    for (const size_t place : bucket) {
-      const torch::Tensor& parameter = trainable()[in_use_[place]].tensor;
-      views.push_back(flat.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
-      if (parameter.grad().defined()) views.back().copy_(parameter.grad());
-      begin += parameter.numel();
-    }
-    hook_({static_cast<int>(number), flat, views}, group_).wait();
-    for (size_t i = 0; i < bucket.size(); ++i) {
-      const size_t index = in_use_[bucket[i]];
-      torch::Tensor parameter = trainable()[index].tensor;
-      if (globally_used_[index] == 0) continue;
-      if (parameter.grad().defined())
-        parameter.mutable_grad().copy_(views[i]);
-      else
-        parameter.mutable_grad() = views[i].clone();
-    }
-  }
-
   void make_reducer() {
-    std::vector<std::string> names;
-    for (const size_t index : in_use_) names.push_back(trainable()[index].name);
-    reducer_ = std::make_unique<BucketReducer>(tensors_in_use(), names, buckets_, group_, hook_, options_);
+    reducer_ = std::make_unique<BucketReducer>(plan_->tensors(trainable()), plan_->names(trainable()), plan_->buckets,
+                                               group_, hook_, options_);
     reducer_graph_known_ = false;
   }
 
   void log_buckets() const {
     if (group_.rank() != 0) return;
     int64_t bytes = 0;
-    for (const torch::Tensor& tensor : tensors_in_use()) bytes += static_cast<int64_t>(tensor.nbytes());
+    for (const torch::Tensor& tensor : plan_->tensors(trainable())) bytes += static_cast<int64_t>(tensor.nbytes());
     log_info("data parallel: {} gradient tensors ({:.1f} MB) fused into {} bucket{}, averaged over {} ranks by {}",
-             in_use_.size(), static_cast<double>(bytes) / 1e6, buckets_.size(), buckets_.size() == 1 ? "" : "s",
+             gradient_count(), static_cast<double>(bytes) / 1e6, bucket_count(), bucket_count() == 1 ? "" : "s",
              group_.size(), trainable()[0].tensor.is_cuda() ? group_.cuda_backend() : group_.backend());
   }
 
@@ -486,20 +371,17 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   std::vector<size_t> not_in_this_graph() const {
     const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
     std::vector<size_t> places;
-    for (size_t place = 0; place < in_use_.size(); ++place)
-      if (!nodes->contains(trainable()[in_use_[place]].accumulator.get())) places.push_back(place);
+    for (size_t place = 0; place < plan_->in_use.size(); ++place)
+      if (!nodes->contains(trainable()[plan_->in_use[place]].accumulator.get())) places.push_back(place);
     return places;
   }
 
   // The Reducer gives an average of zeros to a parameter that no rank has used. An optimizer would take that for a
   // gradient (momentum, weight decay), so it goes again.
   void forget_gradients_of_unused() {
-    const std::vector<uint8_t> used = used_here();
-    const torch::Tensor map = torch::tensor(std::vector<int64_t>(used.begin(), used.end()), torch::kLong);
-    all_reduce(map, ReduceOp::max, group_);
-    const int64_t* anyone = map.data_ptr<int64_t>();
+    const std::vector<uint8_t> used = used_by_any(used_here(), group_);
     for (size_t i = 0; i < trainable().size(); ++i)
-      if (anyone[i] == 0 && had_no_gradient_[i]) trainable()[i].tensor.mutable_grad().reset();
+      if (used[i] == 0 && had_no_gradient_[i]) trainable()[i].tensor.mutable_grad().reset();
   }
 
   void note_missing_gradients() {
@@ -512,7 +394,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
 
   // Called between backwards, by a rank that has left `train`: whether others have begun one.
   bool others_go_on() {
-    roll_call_.begin(/*active=*/false, known());
+    roll_call_.begin({.active = false, .model = known_model()});
     roll_call_.wait();
     active_ = roll_call_.active();
     return !active_.empty();
@@ -524,31 +406,15 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     refuse_another_model();
     ++backwards_;
     std::fill(seen_.begin(), seen_.end(), 0);
-    if (!learned_) {
+    if (!plan_) {
       for (const ModelParameter& parameter : trainable()) parameter.tensor.mutable_grad().reset();
-      learn({}, used_here());
+      learn({{}, used_here()});
     } else {
       reducer_->reduce_zeros();
       note_missing_gradients();
       if (options_.find_unused_parameters) forget_gradients_of_unused();
     }
     finish_backward();
-  }
-
-  // --- state
-
-  void copy_state_from(int root) {
-    std::vector<torch::Tensor> state = module_->parameters();
-    for (const torch::Tensor& buffer : module_->buffers()) state.push_back(buffer);
-    broadcast_tensors(state, root);
-  }
-
-  void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root) {
-    if (group_.size() == 1) return;
-    const torch::NoGradGuard no_grad;
-    std::vector<torch::Tensor> detached;
-    for (const torch::Tensor& tensor : tensors) detached.push_back(tensor.detach());
-    c10d::broadcast_coalesced(group_.state().process_group, detached, kBroadcastBytes, root);
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
@@ -576,11 +442,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   int last_active_ = 0;                   // the first of those that took part in the last backward
   std::vector<bool> had_no_gradient_;     // when this backward began
 
-  bool learned_ = false;
-  std::vector<size_t> in_use_;          // parameters in the order of the buckets: place -> parameter
-  std::vector<int> place_;              // parameter -> place, -1 when not in use
-  std::vector<int64_t> globally_used_;  // parameters that some rank has used in the learning backward
-  Buckets buckets_;
+  std::optional<BucketPlan> plan_;  // none: the next backward learns
   std::unique_ptr<BucketReducer> reducer_;
   bool reducer_graph_known_ = false;
 };

@@ -3,7 +3,7 @@
 // Words
 //   backward    one call of backward() that gives some of the model's parameters their gradients.
 //   learning    the first backward, and the first one after the model has changed. It runs without overlap; at its end
-//               the ranks agree on which parameters get gradients and in which order, and make buckets in that order.
+//               the ranks agree on which parameters get gradients and in which order, and make buckets (bucket_plan.h).
 //   arming      telling c10d::Reducer that a backward has begun. libtorch has no forward hooks and the Reducer reduces
 //               only when armed, so the first gradient of each backward arms it.
 //   end         the engine's own callback, when the last gradient of a backward is there. What the Reducer has not

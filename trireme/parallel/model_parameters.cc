@@ -55,7 +55,7 @@ ModelParameters::ModelParameters(const torch::nn::Module& module) {
   });
 }
 
-bool ModelParameters::describe(const torch::nn::Module& module) const {
+bool ModelParameters::is_current(const torch::nn::Module& module) const {
   size_t place = 0;
   const bool same = visit_parameters(module, [&](const torch::Tensor& tensor) {
     if (place == identities_.size()) return false;

@@ -2,7 +2,7 @@
 //
 //   ModelParameters known(*module);
 //   …
-//   if (!known.describe(*module)) known = ModelParameters(*module);
+//   if (!known.is_current(*module)) known = ModelParameters(*module);
 //
 // A parameter is known by its tensor and by its gradient accumulator, to which hooks are tied. Both may be exchanged
 // behind our back: Module::to(dtype) and torch::load() give a parameter a new accumulator, a layer may be registered
@@ -36,7 +36,7 @@ class ModelParameters {
   /// Those that require a gradient, each once, however often it is registered.
   const std::vector<ModelParameter>& trainable() const { return trainable_; }
   /// Whether the model still has exactly these. A few microseconds: it runs before every backward.
-  bool describe(const torch::nn::Module& module) const;
+  bool is_current(const torch::nn::Module& module) const;
   /// Of names, types, shapes and requires_grad of all parameters: equal on two ranks when their models are alike.
   uint64_t fingerprint() const { return fingerprint_; }
   /// In words: "parameter head.weight now requires a gradient".

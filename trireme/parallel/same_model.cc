@@ -2,12 +2,17 @@
 
 #include <torch/torch.h>
 
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/group_state.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
 namespace trireme {
 namespace {
+
+constexpr size_t kBroadcastBytes = size_t{25} << 20;
 
 std::string describe(const char* kind, const std::string& name, const torch::Tensor& tensor) {
   return fmt::format("{} {} {}", kind, name, describe_tensor(tensor));
@@ -49,6 +54,20 @@ void require_same_model(const torch::nn::Module& module, const Group& group) {
     if (!difference.empty())
       throw UsageError("DataParallel: the ranks have different models: {}; build the same model on every rank",
                        difference);
+}
+
+void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root, const Group& group) {
+  if (group.size() == 1) return;
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> detached;
+  for (const torch::Tensor& tensor : tensors) detached.push_back(tensor.detach());
+  c10d::broadcast_coalesced(group.state().process_group, detached, kBroadcastBytes, root);
+}
+
+void broadcast_state(const torch::nn::Module& module, int root, const Group& group) {
+  std::vector<torch::Tensor> state = module.parameters();
+  for (const torch::Tensor& buffer : module.buffers()) state.push_back(buffer);
+  broadcast_tensors(state, root, group);
 }
 
 }  // namespace trireme

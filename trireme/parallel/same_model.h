@@ -1,4 +1,4 @@
-// Whether all ranks have built the same model.
+// Whether all ranks have built the same model, and the same weights for all of them.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -18,5 +18,10 @@ std::vector<std::string> describe_model(const torch::nn::Module& module);
 
 /// Called by all members. UsageError on every one when a model differs from rank 0's, with the first difference.
 void require_same_model(const torch::nn::Module& module, const Group& group);
+
+/// Called by all members: the tensors of `root` for every one.
+void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root, const Group& group);
+/// The same of all parameters and buffers.
+void broadcast_state(const torch::nn::Module& module, int root, const Group& group);
 
 }  // namespace trireme

@@ -10,8 +10,8 @@
 #include "trireme/data/tensor_dataset.h"
 #include "trireme/data/wrappers.h"
 #include "trireme/train/bad_total.h"
+#include "trireme/train/eval_shard.h"
 #include "trireme/train/model.h"
-#include "trireme/train/share.h"
 
 namespace trireme {
 namespace {
@@ -86,7 +86,7 @@ TEST(BadSamples, OfAllRanksAreCountedOnce) {
     others[0] = mine;
     return others;
   };
-  BadTotal total(std::make_shared<Holes>(500, std::set<int64_t>{3, 4}), "training");
+  train::BadTotal total(std::make_shared<Holes>(500, std::set<int64_t>{3, 4}), "training");
   EXPECT_EQ(total.look({0, 2}, gather), 4);
   EXPECT_EQ(total.look({0, 2}, gather), 4);
   EXPECT_THAT(caught.lines(),

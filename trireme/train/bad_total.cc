@@ -7,7 +7,7 @@
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::train {
 
 BadTotal::BadTotal(std::shared_ptr<const data::Dataset> dataset, std::string what)
     : dataset_(std::move(dataset)), what_(std::move(what)) {}
@@ -34,4 +34,4 @@ void BadTotal::refuse(const data::BadSamples& mine, RankInfo me, int64_t total) 
       what_, total, mine.samples, mine.allowed, me.rank, mine.first.empty() ? "none" : join(mine.first, "\n  "));
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

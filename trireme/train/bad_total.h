@@ -2,7 +2,7 @@
 // epoch perhaps the same as another rank: the different ones are counted.
 //
 //   BadTotal bad(dataset, "training");
-//   bad.look(me, [&](const auto& mine) { return team.numbers_of_all(mine); });        // at every epoch's end, say
+//   bad.look(me, [&](const auto& mine) { return ranks.numbers_of_all(mine); });        // at every epoch's end, say
 //
 // For one thread at a time.
 #pragma once
@@ -16,7 +16,7 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/data/dataset.h"
 
-namespace trireme {
+namespace trireme::train {
 
 class BadTotal {
  public:
@@ -39,4 +39,4 @@ class BadTotal {
   int64_t told_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -10,9 +10,7 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
-#include "trireme/train/held.h"
 #include "trireme/train/run.h"
 
 namespace trireme {
@@ -23,56 +21,27 @@ class Callback {
  public:
   virtual ~Callback() = default;
 
-  virtual void on_train_begin(Run& run);
-  virtual void on_train_end(Run& run);
-  virtual void on_epoch_begin(Run& run);
-  virtual void on_epoch_end(Run& run);
-  virtual void on_train_batch_begin(Run& run);
-  virtual void on_train_batch_end(Run& run);
+  virtual void on_train_begin(Run& /*run*/) {}
+  virtual void on_train_end(Run& /*run*/) {}
+  virtual void on_epoch_begin(Run& /*run*/) {}
+  virtual void on_epoch_end(Run& /*run*/) {}
+  virtual void on_train_batch_begin(Run& /*run*/) {}
+  virtual void on_train_batch_end(Run& /*run*/) {}
 
-  virtual void on_eval_begin(Run& run);
-  virtual void on_eval_end(Run& run);
-  virtual void on_eval_batch_begin(Run& run);
-  virtual void on_eval_batch_end(Run& run);
+  virtual void on_eval_begin(Run& /*run*/) {}
+  virtual void on_eval_end(Run& /*run*/) {}
+  virtual void on_eval_batch_begin(Run& /*run*/) {}
+  virtual void on_eval_batch_end(Run& /*run*/) {}
 
-  virtual void on_predict_begin(Run& run);
-  virtual void on_predict_end(Run& run);
-  virtual void on_predict_batch_begin(Run& run);
-  virtual void on_predict_batch_end(Run& run);
+  virtual void on_predict_begin(Run& /*run*/) {}
+  virtual void on_predict_end(Run& /*run*/) {}
+  virtual void on_predict_batch_begin(Run& /*run*/) {}
+  virtual void on_predict_batch_end(Run& /*run*/) {}
 
   /// What a callback must remember for a fit that is resumed, as one line; empty: nothing. load_state() is called after
   /// on_train_begin().
-  virtual std::string state_text() const;
-  virtual void load_state(const std::string& text);
-};
-
-/// Calls all of them: callbacks.call(&Callback::on_train_begin, run).
-class Callbacks {
- public:
-  using Hook = void (Callback::*)(Run&);
-
-  explicit Callbacks(std::vector<Held<Callback>> all) : all_(std::move(all)) {}
-
-  void call(Hook hook, Run& run) const {
-    for (const Held<Callback>& one : all_) ((*one).*hook)(run);
-  }
-  /// Before the others, unless one of this type is there already.
-  template <typename T, typename... Args>
-  void add_default(Args&&... args) {
-    if (!has<T>()) all_.insert(all_.begin(), T(std::forward<Args>(args)...));
-  }
-  /// The states of all callbacks that have one, a line each. Lines of other callbacks change nothing, with a warning.
-  std::string state_text() const;
-  void load_state(const std::string& text) const;
-  template <typename T>
-  bool has() const {
-    for (const Held<Callback>& one : all_)
-      if (dynamic_cast<const T*>(one.pointer().get()) != nullptr) return true;
-    return false;
-  }
-
- private:
-  std::vector<Held<Callback>> all_;
+  virtual std::string state_text() const { return ""; }
+  virtual void load_state(const std::string& /*text*/) {}
 };
 
 }  // namespace trireme

@@ -21,25 +21,6 @@ bool is_more_better(const std::string& monitor, Better better) {
   return false;
 }
 
-// "EarlyStopping 2 0 0x1.8p-1": the best value, as its bits, or "none" last.
-std::string watch_text(const char* name, const Watch& watch, int64_t waited, int64_t cooling) {
-  return fmt::format("{} {} {} {}", name, waited, cooling, watch.best() ? fmt::format("{:a}", *watch.best()) : "none");
-}
-
-struct WatchState {
-  int64_t waited, cooling;
-  std::optional<double> best;
-};
-
-WatchState parse_watch(const char* name, const std::string& text) {
-  const std::vector<std::string> words = split(text, ' ');
-  if (words.size() != 4 || words[0] != name)
-    throw UsageError("the checkpoint has '{}' where the state of {} should be; give fit() the same callbacks", text,
-                     name);
-  const auto best = words[3] == "none" ? std::nullopt : std::optional(std::strtod(words[3].c_str(), nullptr));
-  return {std::stoll(words[1]), std::stoll(words[2]), best};
-}
-
 }  // namespace
 
 ModelCheckpoint::ModelCheckpoint(ModelCheckpointOptions options) : options_(std::move(options)) {
@@ -72,34 +53,47 @@ Watch::Watch(std::string monitor, Better better, double min_delta, std::optional
 bool Watch::improved(const Results& results) {
   const double now = results.at(monitor_);
   const double gain = !best_ ? 0 : more_ ? now - *best_ : *best_ - now;
-  const bool better = best_ ? gain > min_delta_ : !std::isnan(now);
+  const bool better = std::isfinite(now) && (!best_ || gain > min_delta_);
   if (better) best_ = now;
   return better;
 }
 
-EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
-    : options_(options), watch_(options.monitor, options.mode, options.min_delta, options.baseline) {}
-
-void EarlyStopping::on_train_begin(Run& /*run*/) {
-  *this = EarlyStopping(options_);
+void WatchCallback::on_train_begin(Run& /*run*/) {
+  watch_ = initial_;
+  waited_ = cooling_ = 0;
 }
 
-void EarlyStopping::on_epoch_end(Run& run) {
+void WatchCallback::on_epoch_end(Run& run) {
   if (!run.has_eval) look(run);
 }
 
-void EarlyStopping::on_eval_end(Run& run) {
+void WatchCallback::on_eval_end(Run& run) {
   look(run);
 }
 
-std::string EarlyStopping::state_text() const {
-  return watch_text("EarlyStopping", watch_, waited_, 0);
+// "EarlyStopping 2 0 0x1.8p-1": the best value, as its bits, or "none" last.
+std::string WatchCallback::state_text() const {
+  return fmt::format("{} {} {} {}", name_, waited_, cooling_,
+                     watch_.best() ? fmt::format("{:a}", *watch_.best()) : "none");
 }
 
-void EarlyStopping::load_state(const std::string& text) {
-  const WatchState state = parse_watch("EarlyStopping", text);
-  waited_ = state.waited;
-  watch_.set_best(state.best);
+void WatchCallback::load_state(const std::string& text) {
+  const std::vector<std::string> words = split(text, ' ');
+  if (words.size() != 4 || words[0] != name_)
+    throw UsageError("the checkpoint has '{}' where the state of {} should be; give fit() the same callbacks", text,
+                     name_);
+  waited_ = std::stoll(words[1]);
+  cooling_ = std::stoll(words[2]);
+  watch_.set_best(words[3] == "none" ? std::nullopt : std::optional(std::strtod(words[3].c_str(), nullptr)));
+}
+
+EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
+    : WatchCallback("EarlyStopping", Watch(options.monitor, options.mode, options.min_delta, options.baseline)),
+      options_(options) {}
+
+void EarlyStopping::on_train_begin(Run& run) {
+  WatchCallback::on_train_begin(run);
+  stopped_epoch_.reset();
 }
 
 void EarlyStopping::look(Run& run) {
@@ -117,33 +111,10 @@ void EarlyStopping::look(Run& run) {
 }
 
 ReduceLROnPlateau::ReduceLROnPlateau(const ReduceLROnPlateauOptions& options)
-    : options_(options), watch_(options.monitor, options.mode, options.min_delta) {
+    : WatchCallback("ReduceLROnPlateau", Watch(options.monitor, options.mode, options.min_delta)), options_(options) {
   if (options.factor <= 0 || options.factor >= 1)
     throw UsageError("ReduceLROnPlateau: factor is {}; it must lie between 0 and 1 for the rate to fall",
                      options.factor);
-}
-
-void ReduceLROnPlateau::on_train_begin(Run& /*run*/) {
-  *this = ReduceLROnPlateau(options_);
-}
-
-void ReduceLROnPlateau::on_epoch_end(Run& run) {
-  if (!run.has_eval) look(run);
-}
-
-void ReduceLROnPlateau::on_eval_end(Run& run) {
-  look(run);
-}
-
-std::string ReduceLROnPlateau::state_text() const {
-  return watch_text("ReduceLROnPlateau", watch_, waited_, cooling_);
-}
-
-void ReduceLROnPlateau::load_state(const std::string& text) {
-  const WatchState state = parse_watch("ReduceLROnPlateau", text);
-  waited_ = state.waited;
-  cooling_ = state.cooling;
-  watch_.set_best(state.best);
 }
 
 void ReduceLROnPlateau::look(Run& run) {

@@ -49,7 +49,8 @@ class Watch {
   /// A change of min_delta or less is none. `baseline` is what has to be beaten at first.
   Watch(std::string monitor, Better better, double min_delta, std::optional<double> baseline = {});
 
-  /// Whether the number is better than ever before, which is then remembered. UsageError when there is no such result.
+  /// Whether the number is better than ever before, which is then remembered; one that is not finite never is.
+  /// UsageError when there is no such result.
   bool improved(const Results& results);
   const std::string& monitor() const { return monitor_; }
   std::optional<double> best() const { return best_; }
@@ -62,6 +63,27 @@ class Watch {
   std::optional<double> best_;
 };
 
+/// Looks at a number after each evaluation; in a fit without one, at the training's own numbers after each epoch. What
+/// EarlyStopping and ReduceLROnPlateau have in common.
+class WatchCallback : public Callback {
+ public:
+  void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
+  void on_epoch_end(Run& run) override;
+  void on_eval_end(Run& run) override;
+  std::string state_text() const override;
+  void load_state(const std::string& text) override;
+
+ protected:
+  WatchCallback(std::string name, Watch watch) : name_(std::move(name)), initial_(watch), watch_(std::move(watch)) {}
+  virtual void look(Run& run) = 0;
+
+  std::string name_;  // in a checkpoint
+  Watch initial_;
+  Watch watch_;
+  int64_t waited_ = 0;   // evaluations in a row without a gain
+  int64_t cooling_ = 0;  // evaluations that are still not counted
+};
+
 struct EarlyStoppingOptions {
   std::string monitor = "loss";
   Better mode = Better::automatic;
@@ -71,24 +93,18 @@ struct EarlyStoppingOptions {
   bool save_best_model = true;  ///< as save_dir/best_model, when there is a save_dir
 };
 
-/// Looks at each evaluation; in a fit without one, at the training's own numbers after each epoch.
-class EarlyStopping : public Callback {
+/// Ends the training when a result stops getting better.
+class EarlyStopping : public WatchCallback {
  public:
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
-  void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
-  void on_epoch_end(Run& run) override;
-  void on_eval_end(Run& run) override;
-  std::string state_text() const override;
-  void load_state(const std::string& text) override;
+  void on_train_begin(Run& run) override;
   /// The epoch (from 0) after which it stopped the training.
   std::optional<int64_t> stopped_epoch() const { return stopped_epoch_; }
 
  private:
-  void look(Run& run);
+  void look(Run& run) override;
 
   EarlyStoppingOptions options_;
-  Watch watch_;
-  int64_t waited_ = 0;
   std::optional<int64_t> stopped_epoch_;
 };
 
@@ -102,23 +118,15 @@ struct ReduceLROnPlateauOptions {
   double min_lr = 0;
 };
 
-/// Multiplies the learning rate by `factor` when a result stops getting better. Looks where EarlyStopping looks.
-class ReduceLROnPlateau : public Callback {
+/// Multiplies the learning rate by `factor` when a result stops getting better.
+class ReduceLROnPlateau : public WatchCallback {
  public:
   explicit ReduceLROnPlateau(const ReduceLROnPlateauOptions& options = {});
-  void on_train_begin(Run& run) override;  ///< a fit begins with no memory of another
-  void on_epoch_end(Run& run) override;
-  void on_eval_end(Run& run) override;
-  std::string state_text() const override;
-  void load_state(const std::string& text) override;
 
  private:
-  void look(Run& run);
+  void look(Run& run) override;
 
   ReduceLROnPlateauOptions options_;
-  Watch watch_;
-  int64_t waited_ = 0;
-  int64_t cooling_ = 0;
 };
 
 struct LRSchedulerOptions {

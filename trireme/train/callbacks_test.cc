@@ -49,11 +49,13 @@ TEST(Watch, HasABaselineToBeat) {
   EXPECT_TRUE(watch.improved({{"acc", 0.9}}));
 }
 
-TEST(Watch, NotANumberIsNoGain) {
-  Watch watch("loss", Better::less, 0);
-  EXPECT_FALSE(watch.improved({{"loss", std::nan("")}}));
-  EXPECT_TRUE(watch.improved({{"loss", 5}}));
-  EXPECT_FALSE(watch.improved({{"loss", std::nan("")}}));
+TEST(Watch, WhatIsNotFiniteIsNeverBetter) {
+  for (const Better better : {Better::less, Better::more}) {
+    Watch watch("loss", better, 0);
+    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) EXPECT_FALSE(watch.improved({{"loss", value}}));
+    EXPECT_TRUE(watch.improved({{"loss", 5}}));
+    for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) EXPECT_FALSE(watch.improved({{"loss", value}}));
+  }
 }
 
 class Training : public testing::Test {

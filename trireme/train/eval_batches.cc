@@ -1,14 +1,14 @@
 #include "trireme/train/eval_batches.h"
 
-namespace trireme {
+namespace trireme::train {
 
-EvalBatches::EvalBatches(std::shared_ptr<const data::Dataset> dataset, data::LoaderOptions options, const Team& team,
+EvalBatches::EvalBatches(std::shared_ptr<const data::Dataset> dataset, data::LoaderOptions options, const Ranks& ranks,
                          const EvalBatchesOptions& more)
-    : team_(team),
-      share_(std::make_shared<Share>(std::move(dataset), options.batch_size, team.me(), more.limit)),
-      bad_(share_, more.name) {
+    : ranks_(ranks),
+      shard_(std::make_shared<EvalShard>(std::move(dataset), options.batch_size, ranks.me(), more.limit)),
+      bad_(shard_, more.name) {
   options.shuffle = options.drop_last = false;
-  if (share_->size() > 0) loader_.emplace(share_, options, RankInfo{}, team.device());
+  if (shard_->size() > 0) loader_.emplace(shard_, options, RankInfo{}, ranks.device());
 }
 
 void EvalBatches::each(const std::function<void(const data::Batch&)>& use) {
@@ -16,7 +16,7 @@ void EvalBatches::each(const std::function<void(const data::Batch&)>& use) {
     loader_->set_epoch(0);
     for (const data::Batch& batch : *loader_) use(batch);
   }
-  bad_.look(team_.me(), [this](const auto& mine) { return team_.numbers_of_all(mine); });
+  bad_.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

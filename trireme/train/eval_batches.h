@@ -1,7 +1,7 @@
-// The batches of an evaluation or a prediction. Each sample comes once, on any number of ranks (share.h); samples that
-// cannot be read are left out and counted.
+// The batches of an evaluation or a prediction. Each sample is read once, on any number of ranks (eval_shard.h);
+// samples that cannot be read are left out and counted.
 //
-//   EvalBatches batches(dataset, {.batch_size = 64}, team, {.name = "evaluation"});
+//   EvalBatches batches(dataset, {.batch_size = 64}, ranks, {.name = "evaluation"});
 //   batches.each([&](const data::Batch& batch) { … });          // called by every rank
 //
 // May be used again and again; the loader's threads stay. For one thread at a time.
@@ -14,10 +14,10 @@
 
 #include "trireme/data/loader.h"
 #include "trireme/train/bad_total.h"
-#include "trireme/train/share.h"
-#include "trireme/train/team.h"
+#include "trireme/train/eval_shard.h"
+#include "trireme/train/ranks.h"
 
-namespace trireme {
+namespace trireme::train {
 
 struct EvalBatchesOptions {
   std::string name;                   ///< of the dataset, in messages
@@ -27,19 +27,19 @@ struct EvalBatchesOptions {
 class EvalBatches {
  public:
   /// Of the loader's options, shuffle and drop_last do not count.
-  EvalBatches(std::shared_ptr<const data::Dataset> dataset, data::LoaderOptions options, const Team& team,
+  EvalBatches(std::shared_ptr<const data::Dataset> dataset, data::LoaderOptions options, const Ranks& ranks,
               const EvalBatchesOptions& more);
 
   /// Calls `use` with each batch of this rank. A batch whose samples are all bad has no rows. In the end the ranks
   /// compare what they could not read: UsageError on every rank when it is too much.
   void each(const std::function<void(const data::Batch&)>& use);
-  const Share& share() const { return *share_; }
+  const EvalShard& shard() const { return *shard_; }
 
  private:
-  Team team_;
-  std::shared_ptr<Share> share_;
+  Ranks ranks_;
+  std::shared_ptr<EvalShard> shard_;
   BadTotal bad_;
   std::optional<data::Loader> loader_;  // none on a rank without a batch
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

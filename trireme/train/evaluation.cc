@@ -2,15 +2,17 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+
+#include "trireme/core/error.h"
 #include "trireme/train/eval_batches.h"
-#include "trireme/train/step_checks.h"
 #include "trireme/train/stopwatch.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 struct Hooks {
-  Callbacks::Hook batch_begin, batch_end;
+  CallbackList::Hook batch_begin, batch_end;
 };
 
 constexpr Hooks kEval{&Callback::on_eval_batch_begin, &Callback::on_eval_batch_end};
@@ -22,14 +24,14 @@ EvalBatches batches_of(Learner& learner, const Samples& samples, Run& run, const
   if (samples.loader())
     loader = {.batch_size = samples.loader()->options().batch_size, .workers = samples.loader()->options().workers};
   run.batch_size = loader.batch_size;
-  return {samples.dataset(), loader, learner.team(), {.name = name, .limit = options.limit}};
+  return {samples.dataset(), loader, learner.ranks(), {.name = name, .limit = options.limit}};
 }
 
-void describe(Run& run, Mode mode, const Share& share) {
+void describe(Run& run, Run::Mode mode, const EvalShard& shard) {
   run.mode = mode;
   run.step = 0;
-  run.steps = share.steps();
-  run.samples = share.samples();
+  run.steps = shard.steps();
+  run.samples = shard.samples();
   run.logs = {};
   run.logged = false;
   run.reader_seconds = run.batch_seconds = 0;
@@ -38,14 +40,14 @@ void describe(Run& run, Mode mode, const Share& share) {
 /// Calls `use` with each batch of this rank, between the callbacks' hooks; with the averaged weights where there are
 /// any.
 template <typename Use>
-void each_batch(Learner& learner, EvalBatches& batches, const Callbacks& callbacks, Run& run, const Hooks& hooks,
+void each_batch(Learner& learner, EvalBatches& batches, const CallbackList& callbacks, Run& run, const Hooks& hooks,
                 Use use) {
   const auto averaged = learner.averaged_weights();
   Stopwatch watch;
   batches.each([&](const data::Batch& batch) {
     run.reader_seconds += watch.lap();
     callbacks.call(hooks.batch_begin, run);
-    use(train::input_and_label(batch));
+    use(batch);
     run.batch_seconds += watch.lap();
     callbacks.call(hooks.batch_end, run);
     ++run.step;
@@ -54,46 +56,74 @@ void each_batch(Learner& learner, EvalBatches& batches, const Callbacks& callbac
 }
 
 /// Also of a batch whose samples are all bad: what replaces the first one tells the shape of an output.
-torch::Tensor outputs_of(Learner& learner, const Share& share, const data::Batch& batch, const Run& run) {
-  if (batch.data.size(0) > 0) return learner.predict(batch.data).cpu();
-  const data::Sample other = share.get(run.step * run.batch_size, 0);
-  return learner.predict(other.data.unsqueeze(0)).cpu().narrow(0, 0, 0);
+Tensors outputs_of(Learner& learner, const EvalShard& shard, const data::Batch& batch, const Run& run) {
+  const bool all_bad = batch.data.size(0) == 0;
+  const Tensors inputs = learner.inputs_of(all_bad ? data::stack({shard.get(run.step * run.batch_size, 0)}) : batch);
+  Tensors outputs = learner.predict(inputs);
+  for (torch::Tensor& output : outputs) {
+    if (output.dim() == 0 || output.size(0) != inputs[0].size(0))
+      throw UsageError("Model::predict: an output is {} for {} samples; it must have one row for each sample",
+                       data::shape_text(output), inputs[0].size(0));
+    output = output.cpu();
+    output = shard.with_gaps(all_bad ? output.narrow(0, 0, 0) : output, run.step);
+  }
+  return outputs;
+}
+
+/// The rows of all ranks, of each output. A rank without a batch does not know how many outputs there are.
+Tensors gather(const Ranks& ranks, const EvalShard& shard, const std::vector<Tensors>& by_batch) {
+  double count = 0;
+  for (const std::vector<double>& one : ranks.numbers_of_all({by_batch.empty() ? 0.0 : double(by_batch[0].size())}))
+    count = std::max(count, one[0]);
+  Tensors all;
+  for (size_t output = 0; output < static_cast<size_t>(count); ++output) {
+    Tensors mine;
+    for (const Tensors& batch : by_batch) mine.push_back(batch[output]);
+    all.push_back(shard.in_order(ranks.rows_of_all(mine.empty() ? torch::Tensor() : torch::cat(mine))));
+  }
+  return all;
 }
 
 }  // namespace
 
-Results run_evaluation(Learner& learner, const Samples& samples, const Callbacks& callbacks, Run& run,
+void require_one_output(const Tensors& outputs) {
+  if (outputs.size() != 1)
+    throw UsageError("Model: the network returns {} outputs; call predict_outputs() for a list of them",
+                     outputs.size());
+}
+
+Results run_evaluation(Learner& learner, const Samples& samples, const CallbackList& callbacks, Run& run,
                        const EvaluationOptions& options) {
   EvalBatches batches = batches_of(learner, samples, run, options, "evaluation");
-  const Share& share = batches.share();
-  describe(run, Mode::eval, share);
-  Meter meter({"loss"}, learner.metrics(), {.slots = share.batches()});
+  const EvalShard& shard = batches.shard();
+  describe(run, Run::Mode::eval, shard);
+  Meter meter({"loss"}, learner.metrics(), {.slots = shard.batches()});
   callbacks.call(&Callback::on_eval_begin, run);
   each_batch(learner, batches, callbacks, run, kEval, [&](const data::Batch& batch) {
     if (batch.data.size(0) == 0) return;  // all bad
-    meter.add(learner.numbers(learner.evaluate(batch.data, batch.target), batch.target, run.step,
-                              share.batch_number(run.step)));
+    const ModelBatch split = learner.split(batch);
+    meter.add(learner.numbers(learner.evaluate(split), split, run.step, shard.batch_number(run.step)));
   });
-  run.logs = meter.measured(learner.team()).results;
+  run.logs = meter.measured(learner.ranks()).results;
   run.logged = true;
   callbacks.call(&Callback::on_eval_end, run);
   return run.logs;
 }
 
-torch::Tensor run_prediction(Learner& learner, const Samples& samples, const Callbacks& callbacks, Run& run,
-                             const EvaluationOptions& options) {
+Tensors run_prediction(Learner& learner, const Samples& samples, const CallbackList& callbacks, Run& run,
+                       const EvaluationOptions& options) {
   EvalBatches batches = batches_of(learner, samples, run, options, "prediction");
-  const Share& share = batches.share();
-  describe(run, Mode::predict, share);
-  std::vector<torch::Tensor> outputs;
+  const EvalShard& shard = batches.shard();
+  describe(run, Run::Mode::predict, shard);
+  std::vector<Tensors> outputs;
   callbacks.call(&Callback::on_predict_begin, run);
   each_batch(learner, batches, callbacks, run, kPredict, [&](const data::Batch& batch) {
-    outputs.push_back(share.with_gaps(outputs_of(learner, share, batch, run), run.step));
+    outputs.push_back(outputs_of(learner, shard, batch, run));
+    if (options.one_output) require_one_output(outputs.back());
   });
-  const torch::Tensor mine = outputs.empty() ? torch::Tensor() : torch::cat(outputs);
-  const torch::Tensor all = share.in_order(learner.team().rows_of_all(mine));
+  const Tensors all = gather(learner.ranks(), shard, outputs);
   callbacks.call(&Callback::on_predict_end, run);
   return all;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -8,17 +8,17 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/preemption.h"
 #include "trireme/data/loader.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/bad_total.h"
+#include "trireme/train/callback_list.h"
 #include "trireme/train/evaluation.h"
-#include "trireme/train/interruption.h"
 #include "trireme/train/learner.h"
 #include "trireme/train/model.h"
-#include "trireme/train/step_checks.h"
 #include "trireme/train/stopwatch.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 void require_positive(const char* name, int64_t value) {
@@ -36,15 +36,15 @@ const FitOptions& checked(const FitOptions& options) {
   return options;
 }
 
-std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& options, const Team& team) {
-  const RankInfo me = team.me();
+std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& options, const Ranks& ranks) {
+  const RankInfo me = ranks.me();
   if (!train.loader())
     return std::make_shared<data::Loader>(train.dataset(),
                                           data::LoaderOptions{.batch_size = options.batch_size,
                                                               .shuffle = options.shuffle,
                                                               .drop_last = options.drop_last,
                                                               .workers = options.num_workers},
-                                          me, team.device());
+                                          me, ranks.device());
   const RankInfo its = train.loader()->me();
   if (its.rank != me.rank || its.size != me.size)
     throw UsageError(
@@ -52,6 +52,17 @@ std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& 
         "Loader(dataset, options, init_parallel_env())",
         its.rank, its.size, me.rank, me.size);
   return train.loader();
+}
+
+/// Those of Ctrl-C and SIGTERM that would end the process: the program handles the others.
+std::vector<int> ending_signals() {
+  std::vector<int> signals;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction action {};
+    const bool known = ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0;
+    if (known && action.sa_handler == SIG_DFL) signals.push_back(signal);
+  }
+  return signals;
 }
 
 // Where a checkpoint finds a fit.
@@ -64,18 +75,18 @@ class Fit {
   Fit(Model& model, Learner& learner, const Samples& train, const FitOptions& options)
       : learner_(learner),
         options_(checked(options)),
-        loader_(loader_of(train, options, learner.team())),
+        loader_(loader_of(train, options, learner.ranks())),
         bad_(train.dataset(), "training"),
         meter_({"loss"}, learner.metrics()),
         callbacks_(options.callbacks),
-        interruption_({.enabled = !options.save_dir.empty() || !options.checkpoint_dir.empty()}),
-        run_{.model = model, .me = learner.team().me()} {
+        run_{.model = model, .me = learner.ranks().me()} {
+    if (!options.save_dir.empty() || !options.checkpoint_dir.empty()) notice_.emplace(ending_signals());
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
       callbacks_.add_default<callback::ModelCheckpoint>(
           callback::ModelCheckpointOptions{options.save_freq, options.save_dir});
-    if (!options.checkpoint_dir.empty()) checkpoint_.emplace(options.checkpoint_dir, learner.team().group());
+    if (!options.checkpoint_dir.empty()) checkpoint_.emplace(options.checkpoint_dir, learner.ranks().group());
     learner.step().set_accumulate(options.accumulate_grad_batches);
   }
 
@@ -95,7 +106,10 @@ class Fit {
       log_warning("[train] epoch {}/{}, step {}/{}: ends by {}", run_.epoch + 1, run_.epochs, run_.step, run_.steps,
                   run_.signal == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
     callbacks_.call(&Callback::on_train_end, run_);
-    if (run_.signal != 0) interruption_.obey(run_.signal);
+    if (run_.signal != 0) {
+      notice_.reset();
+      ::raise(run_.signal);
+    }
     return results_;
   }
 
@@ -169,9 +183,8 @@ class Fit {
     for (run_.step = 0; batch != data::Loader::end(); ++batch) {
       run_.reader_seconds += watch.lap();
       callbacks_.call(&Callback::on_train_batch_begin, run_);
-      train::input_and_label(*batch);
-      const Scored scored = learner_.train(batch->data, batch->target, ends_group());
-      meter_.add(learner_.numbers(scored, batch->target, run_.step));
+      const ModelBatch split = learner_.split(*batch);
+      meter_.add(learner_.numbers(learner_.train(split, ends_group()), split, run_.step));
       run_.logged = is_logged();
       if (run_.logged) look_at_results();
       run_.batch_seconds += watch.lap();
@@ -209,23 +222,20 @@ class Fit {
   }
 
   // The last batches of an epoch make a step of their own.
-  train::BatchOptions ends_group() const {
-    return run_.step == last_step() ? train::BatchOptions{.update = true} : train::BatchOptions{};
-  }
+  BatchOptions ends_group() const { return run_.step == last_step() ? BatchOptions{.update = true} : BatchOptions{}; }
 
   // --- numbers
 
-  // Alone there is nobody to agree with.
+  // A single rank obeys a signal at once; several must first agree at a logged step.
   bool is_logged() const {
-    return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() ||
-           (run_.me.size == 1 && interruption_.signal() != 0);
+    return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() || (run_.me.size == 1 && signal() != 0);
   }
 
   void look_at_results() {
     if (run_.step == last_step() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
-    const Measured measured = meter_.measured(learner_.team(), run_.stop || interruption_.signal() != 0);
+    const Measured measured = meter_.measured(learner_.ranks(), run_.stop || signal() != 0);
     if (measured.bad) refuse(*measured.bad);
-    bad_.look(run_.me, [&](const auto& mine) { return learner_.team().numbers_of_all(mine); });
+    bad_.look(run_.me, [&](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
     run_.logs = measured.results;
     stopping_ = measured.stop;
     if (stopping_) agree_to_stop();
@@ -253,10 +263,12 @@ class Fit {
     run_.stop |= run.stop;
   }
 
+  int signal() const { return notice_ ? notice_->signal() : 0; }
+
   // A signal that has come to one rank is obeyed by all.
   void agree_to_stop() {
-    const auto signal = static_cast<double>(interruption_.signal());
-    for (const std::vector<double>& one : learner_.team().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
+    const auto signal = static_cast<double>(this->signal());
+    for (const std::vector<double>& one : learner_.ranks().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
       stopping_ |= one[0] != 0 || one[1] != 0;
       run_.signal = std::max(run_.signal, static_cast<int>(one[1]));
     }
@@ -268,8 +280,8 @@ class Fit {
   BadTotal bad_;
   int64_t first_iteration_ = 0;  // of the epoch that runs
   Meter meter_;
-  Callbacks callbacks_;
-  Interruption interruption_;
+  CallbackList callbacks_;
+  std::optional<PreemptionNotice> notice_;  // none: signals do what they always do
   std::optional<Checkpoint> checkpoint_;
   Run run_;
   std::string phase_ = kTraining;
@@ -279,10 +291,14 @@ class Fit {
 
 }  // namespace
 
-Results Model::fit(const Samples& train, const FitOptions& options) {
+}  // namespace trireme::train
+
+namespace trireme {
+
+Results Model::fit(const train::Samples& samples, const FitOptions& options) {
   learner_->require_training("fit");
-  if (!train) throw UsageError("Model::fit: there is no dataset to train on");
-  return Fit(*this, *learner_, train, options).run();
+  if (!samples) throw UsageError("Model::fit: there is no dataset to train on");
+  return train::Fit(*this, *learner_, samples, options).run();
 }
 
 }  // namespace trireme

@@ -8,14 +8,14 @@
 
 #include "trireme/deploy/bundle/description.h"
 #include "trireme/train/callback.h"
-#include "trireme/train/held.h"
+#include "trireme/train/owned.h"
 #include "trireme/train/samples.h"
 
 namespace trireme {
 
 /// With a Loader, its own batch size, order and workers take the place of batch_size, drop_last, shuffle, num_workers.
 struct FitOptions {
-  Samples eval = {};            ///< evaluated after every eval_freq epochs, and after the last one
+  train::Samples eval = {};     ///< evaluated after every eval_freq epochs, and after the last one
   int64_t batch_size = 1;       ///< per rank
   int64_t eval_batch_size = 0;  ///< 0: batch_size
   int64_t epochs = 1;
@@ -30,7 +30,7 @@ struct FitOptions {
   bool drop_last = false;
   bool shuffle = true;
   int num_workers = 1;  ///< threads that prepare batches; 0: the training thread does
-  std::vector<Held<Callback>> callbacks = {};
+  std::vector<train::Owned<Callback>> callbacks = {};
   int64_t accumulate_grad_batches = 1;  ///< batches that make one step of the optimizer; only the last one is averaged
   std::optional<int64_t> num_iters = {};  ///< batches after which fit() returns, instead of `epochs`
 };
@@ -40,7 +40,7 @@ struct EvaluateOptions {
   int64_t log_freq = 10;
   int verbose = 2;
   int num_workers = 1;
-  std::vector<Held<Callback>> callbacks = {};
+  std::vector<train::Owned<Callback>> callbacks = {};
   std::optional<int64_t> num_iters = {};  ///< batches of each rank after which it ends
 };
 
@@ -49,7 +49,7 @@ struct PredictOptions {
   int64_t log_freq = 10;
   int verbose = 1;
   int num_workers = 1;
-  std::vector<Held<Callback>> callbacks = {};
+  std::vector<train::Owned<Callback>> callbacks = {};
 };
 
 struct TrainBatchOptions {

@@ -2,17 +2,19 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <set>
 
 #include "trireme/core/error.h"
-#include "trireme/train/step_checks.h"
+#include "trireme/core/text.h"
+#include "trireme/train/step_parts.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 void require_distinct_names(const Metrics& metrics) {
   std::set<std::string> seen = {"loss"};
-  for (const Held<Metric>& metric : metrics)
+  for (const MetricUse& metric : metrics)
     for (const std::string& name : metric->names())
       if (!seen.insert(name).second)
         throw UsageError("Model::prepare: two results are called '{}'; give the metric another name", name);
@@ -25,18 +27,37 @@ void check(const PrepareOptions& options, const torch::nn::Module& module) {
     throw UsageError(
         "Model::prepare: with level O2 the optimizer works on copies of the parameters; give a function that makes it: "
         "[](auto parameters) {{ return torch::optim::Adam(parameters, 1e-3); }}");
-  if (ready) train::require_own_parameters("Model::prepare", *ready, module);
+  if (ready) require_own_parameters("Model::prepare", *ready, module);
+}
+
+Tensors by_name(const data::Batch& batch, const std::vector<std::string>& names) {
+  Tensors tensors;
+  for (const std::string& name : names) tensors.push_back(batch[name]);
+  return tensors;
+}
+
+/// The defined ones: a sample may have no label.
+Tensors all_but(const data::Batch& batch, const std::vector<std::string>& names) {
+  Tensors tensors;
+  for (size_t i = 0; i < batch.size(); ++i)
+    if (batch.tensor(i).defined() && std::find(names.begin(), names.end(), batch.names()[i]) == names.end())
+      tensors.push_back(batch.tensor(i));
+  return tensors;
 }
 
 }  // namespace
 
-Learner::Learner(Network net) : net_(std::move(net)) {
-  if (!net_.module || !net_.forward) throw UsageError("Model: the net is a null pointer");
+Learner::Learner(Network net, ModelOptions options) : net_(std::move(net)), names_(std::move(options)) {
+  if (!net_.module) throw UsageError("Model: the net is a null pointer");
+  const size_t named = names_.inputs.size();
+  if (named > 0 && (named < net_.inputs.least || named > net_.inputs.most))
+    throw UsageError("Model: .inputs names {} tensors ({}), and the network's forward() takes {}", named,
+                     join(names_.inputs, ", "), detail::count_text(net_.inputs));
 }
 
 void Learner::prepare(const PrepareOptions& options) {
   check(options, *net_.module);
-  if (is_low() || options.amp.level == AmpLevel::O2) team_.reset();  // knows the parameters as they were
+  if (is_low() || options.amp.level == AmpLevel::O2) ranks_.reset();  // knows the parameters as they were
   if (is_low()) optim::raise_precision(*net_.module, step_ ? step_->masters() : nullptr);
   options_ = options;
   step_.reset();
@@ -49,48 +70,76 @@ void Learner::require_training(const char* who) const {
                      options_.optimizer ? "loss" : "optimizer");
 }
 
-Team& Learner::team() {
-  if (!team_ && is_low()) optim::lower_precision(*net_.module, options_.amp.dtype);
-  if (!team_) team_.emplace(net_.module);
-  return *team_;
+Ranks& Learner::ranks() {
+  if (!ranks_ && is_low()) optim::lower_precision(*net_.module, options_.amp.dtype);
+  if (!ranks_) ranks_.emplace(net_.module);
+  return *ranks_;
 }
 
 // The optimizer's state and the averages lie where the net lies, so they are made after it has moved.
 void Learner::make_step() {
   if (step_ || !options_.optimizer) return;
-  Team& team = this->team();
+  Ranks& ranks = this->ranks();
   optimizer_ = options_.optimizer(net_.module->parameters());
   if (!optimizer_) throw UsageError("Model::prepare: the function for the optimizer returned a null pointer");
-  step_.emplace(train::StepModel(net_, team.sync()), *optimizer_,
-                train::StepOptions{.loss = options_.loss,
-                                   .amp = options_.amp,
-                                   .clip_norm = options_.clip_norm,
-                                   .ema_decay = options_.ema_decay});
+  step_.emplace(StepModel(net_, ranks.sync()), *optimizer_,
+                StepOptions{.loss = options_.loss,
+                            .amp = options_.amp,
+                            .clip_norm = options_.clip_norm,
+                            .ema_decay = options_.ema_decay});
 }
 
-train::Step& Learner::step() {
+Step& Learner::step() {
   make_step();
   if (!step_) throw UsageError("Model: there is no optimizer; call prepare({{.optimizer = …}}) first");
   return *step_;
 }
 
-Scored Learner::train(const torch::Tensor& input, const torch::Tensor& label, const train::BatchOptions& batch) {
-  const torch::Tensor loss = step()(input, label, batch);
-  return {step_->output(), loss};
+std::vector<std::string> Learner::input_names(const data::Batch& batch) const {
+  if (!names_.inputs.empty()) return names_.inputs;
+  if (net_.inputs.most > detail::kMaxInputs)
+    throw UsageError("Model: the network's forward() takes a list; name its tensors, Model(net, {{.inputs = {{…}}}})");
+  if (batch.size() < net_.inputs.least)
+    throw UsageError(
+        "Model: the network takes {} inputs, and the samples have {} tensors ({}); give samples of inputs, then labels",
+        detail::count_text(net_.inputs), batch.size(), join(batch.names(), ", "));
+  return {batch.names().begin(), batch.names().begin() + static_cast<std::ptrdiff_t>(net_.inputs.least)};
 }
 
-torch::Tensor Learner::predict(const torch::Tensor& input) {
+Tensors Learner::inputs_of(const data::Batch& batch) const {
+  return by_name(batch, input_names(batch));
+}
+
+ModelBatch Learner::split(const data::Batch& batch) const {
+  ModelBatch split{
+      .inputs = inputs_of(batch),
+      .labels = names_.labels.empty() ? all_but(batch, input_names(batch)) : by_name(batch, names_.labels)};
+  if (options_.loss.takes_one() && split.labels.size() != 1)
+    throw UsageError(
+        "Model: the samples have {} tensors ({}): {} for the network and {} labels, and the loss takes one output and "
+        "one label; name the label, Model(net, {{.labels = {{\"{}\"}}}}), or give a loss that takes lists, [](const "
+        "train::Tensors& outputs, const train::Tensors& labels) {{ … }}",
+        batch.size(), join(batch.names(), ", "), split.inputs.size(), split.labels.size(), batch.names().back());
+  return split;
+}
+
+Scored Learner::train(const ModelBatch& batch, const BatchOptions& options) {
+  const torch::Tensor loss = step()(batch.inputs, batch.labels, options);
+  return {step_->outputs(), loss};
+}
+
+Tensors Learner::predict(const Tensors& inputs) {
   const torch::NoGradGuard no_grad;
-  const torch::Device device = team().device();
+  const torch::Device device = ranks().device();
   if (net_.module->is_training()) net_.module->eval();
-  return train::forward(net_.forward, device, options_.amp, input);
+  return forward_pass(net_.forward, device, options_.amp, inputs);
 }
 
-Scored Learner::evaluate(const torch::Tensor& input, const torch::Tensor& label) {
+Scored Learner::evaluate(const ModelBatch& batch) {
   const torch::NoGradGuard no_grad;
-  const torch::Tensor output = predict(input);
-  if (!options_.loss) return {output, {}};
-  return {output, train::one_number(options_.loss(output, label.to(output.device())))};
+  const Tensors outputs = predict(batch.inputs);
+  if (!options_.loss) return {outputs, {}};
+  return {outputs, one_number(options_.loss(outputs, on_device(batch.labels, outputs[0].device())))};
 }
 
 std::unique_ptr<optim::Ema::Applied> Learner::averaged_weights() {
@@ -99,11 +148,11 @@ std::unique_ptr<optim::Ema::Applied> Learner::averaged_weights() {
   return std::make_unique<optim::Ema::Applied>(*step_->ema());
 }
 
-Meter::Batch Learner::numbers(const Scored& scored, const torch::Tensor& label, int64_t step, int64_t slot) const {
-  Meter::Batch batch{.rows = scored.output.size(0), .step = step, .slot = slot};
-  if (scored.loss.defined()) batch.losses = {scored.loss};
-  batch.sums = measure(options_.metrics, scored.output, label);
-  return batch;
+Meter::Batch Learner::numbers(const Scored& scored, const ModelBatch& batch, int64_t step, int64_t slot) const {
+  Meter::Batch numbers{.rows = batch.inputs[0].size(0), .step = step, .slot = slot};
+  if (scored.loss.defined()) numbers.losses = {scored.loss};
+  numbers.sums = measure(options_.metrics, scored.outputs, batch.labels);
+  return numbers;
 }
 
 io::TensorMap Learner::trained_parameters() {
@@ -123,7 +172,7 @@ io::TensorMap Learner::weights() {
 void Learner::load_weights(const io::TensorMap& tensors, const io::LoadOptions& options) {
   const torch::NoGradGuard no_grad;
   make_step();
-  team();
+  ranks();
   io::load_into(*net_.module, tensors, options);
   if (!step_ || step_->masters() == nullptr) return;
   const auto parameters = net_.module->named_parameters();
@@ -135,4 +184,4 @@ void Learner::load_weights(const io::TensorMap& tensors, const io::LoadOptions& 
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -6,41 +6,53 @@
 #include <memory>
 #include <optional>
 
+#include "trireme/data/sample.h"
 #include "trireme/io/module_state.h"
 #include "trireme/train/meter.h"
-#include "trireme/train/model.h"
+#include "trireme/train/model_options.h"
+#include "trireme/train/network.h"
 #include "trireme/train/prepare_options.h"
-#include "trireme/train/team.h"
+#include "trireme/train/ranks.h"
+#include "trireme/train/step.h"
 
-namespace trireme {
+namespace trireme::train {
+
+/// The tensors of a batch by their use.
+struct ModelBatch {
+  Tensors inputs;
+  Tensors labels;
+};
 
 /// What the net gave for a batch; without a gradient. The loss may be undefined.
 struct Scored {
-  torch::Tensor output;
+  Tensors outputs;
   torch::Tensor loss;
 };
 
 class Learner {
  public:
-  explicit Learner(Network net);
+  Learner(Network net, ModelOptions options);
 
   void prepare(const PrepareOptions& options);
   /// UsageError without an optimizer and a loss.
   void require_training(const char* who) const;
 
   /// These may be the first use: the ranks meet then, and the net moves to its device.
-  Team& team();
+  Ranks& ranks();
   /// UsageError when there is no optimizer.
-  train::Step& step();
-  Scored train(const torch::Tensor& input, const torch::Tensor& label, const train::BatchOptions& batch);
-  Scored evaluate(const torch::Tensor& input, const torch::Tensor& label);
+  Step& step();
+  /// UsageError with the names when the samples do not have the tensors that network and loss take.
+  ModelBatch split(const data::Batch& batch) const;
+  Tensors inputs_of(const data::Batch& batch) const;
+  Scored train(const ModelBatch& batch, const BatchOptions& options);
+  Scored evaluate(const ModelBatch& batch);
   /// Outputs are float32 (or double), whatever the net computes in.
-  torch::Tensor predict(const torch::Tensor& input);
+  Tensors predict(const Tensors& inputs);
   /// While the result lives, the net has the averaged weights; null without an average.
   std::unique_ptr<optim::Ema::Applied> averaged_weights();
 
   /// What a batch adds to a Meter.
-  Meter::Batch numbers(const Scored& scored, const torch::Tensor& label, int64_t step, int64_t slot = 0) const;
+  Meter::Batch numbers(const Scored& scored, const ModelBatch& batch, int64_t step, int64_t slot = 0) const;
 
   /// The weights and buffers by name, at full precision.
   io::TensorMap weights();
@@ -53,14 +65,16 @@ class Learner {
   const Metrics& metrics() const { return options_.metrics; }
 
  private:
+  std::vector<std::string> input_names(const data::Batch& batch) const;
   bool is_low() const { return options_.amp.level == AmpLevel::O2; }
   void make_step();
 
   Network net_;
+  ModelOptions names_;
   PrepareOptions options_;
-  std::optional<Team> team_;
+  std::optional<Ranks> ranks_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
-  std::optional<train::Step> step_;
+  std::optional<Step> step_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "trireme/train/team.h"
+#include "trireme/train/ranks.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 // The numbers that the ranks exchange begin with these; then come the losses, then each metric's sums behind their
@@ -36,10 +36,9 @@ torch::Tensor stacked(const std::vector<torch::Tensor>& losses) {
 
 }  // namespace
 
-std::vector<torch::Tensor> measure(const Metrics& metrics, const torch::Tensor& output, const torch::Tensor& label) {
-  const torch::NoGradGuard no_grad;
+std::vector<torch::Tensor> measure(const Metrics& metrics, const Tensors& outputs, const Tensors& labels) {
   std::vector<torch::Tensor> sums;
-  for (const Held<Metric>& metric : metrics) sums.push_back(metric->measure(output.detach(), label));
+  for (const MetricUse& metric : metrics) sums.push_back(metric.measure(outputs, labels));
   return sums;
 }
 
@@ -98,9 +97,9 @@ std::vector<double> Meter::packed(bool stop) const {
   return numbers;
 }
 
-Measured Meter::measured(const Team& team, bool stop) {
+Measured Meter::measured(const Ranks& ranks, bool stop) {
   settle();
-  return unpacked(team.numbers_of_all(packed(stop)));
+  return unpacked(ranks.numbers_of_all(packed(stop)));
 }
 
 Results Meter::own() {
@@ -135,7 +134,7 @@ void Meter::name_losses(const std::vector<std::vector<double>>& all, Results& re
 // A rank without samples has no sums. A metric of no samples at all has no result.
 void Meter::name_metrics(const std::vector<std::vector<double>>& all, Results& results) const {
   std::vector<size_t> at(all.size(), kFirstLoss + losses_.size());
-  for (const Held<Metric>& metric : metrics_) {
+  for (const MetricUse& metric : metrics_) {
     torch::Tensor sums;
     for (size_t rank = 0; rank < all.size(); ++rank) {
       const auto count = static_cast<size_t>(all[rank][at[rank]]);
@@ -152,4 +151,4 @@ void Meter::name_metrics(const std::vector<std::vector<double>>& all, Results& r
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

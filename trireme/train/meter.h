@@ -1,8 +1,8 @@
 // Adds up the losses and metrics of batches, on this rank and over all ranks.
 //
 //   Meter meter({"loss"}, metrics);
-//   meter.add({.losses = {loss}, .sums = measure(metrics, output, label), .rows = output.size(0), .step = step});
-//   Measured measured = meter.measured(team);           // called by every rank
+//   meter.add({.losses = {loss}, .sums = measure(metrics, outputs, labels), .rows = 64, .step = step});
+//   Measured measured = meter.measured(ranks);           // called by every rank
 //
 // Losses are kept in *slots*, summed slot by slot over the ranks and then in the order of the slots. An evaluation has
 // a slot for each batch: each is filled by one rank only, so the sum has the same bits on any number of ranks. Training
@@ -15,18 +15,15 @@
 #include <string>
 #include <vector>
 
-#include "trireme/train/held.h"
 #include "trireme/train/metrics.h"
 #include "trireme/train/results.h"
 
-namespace trireme {
+namespace trireme::train {
 
-class Team;
-
-using Metrics = std::vector<Held<Metric>>;
+class Ranks;
 
 /// What each metric adds for these samples.
-std::vector<torch::Tensor> measure(const Metrics& metrics, const torch::Tensor& output, const torch::Tensor& label);
+std::vector<torch::Tensor> measure(const Metrics& metrics, const Tensors& outputs, const Tensors& labels);
 
 /// A loss that is not a finite number.
 struct BadLoss {
@@ -66,7 +63,7 @@ class Meter {
   /// Reads nothing back from the device.
   void add(const Batch& batch);
   /// Since the last reset(), over all ranks. Called by every rank.
-  Measured measured(const Team& team, bool stop = false);
+  Measured measured(const Ranks& ranks, bool stop = false);
   /// The same of this rank alone.
   Results own();
 
@@ -95,4 +92,4 @@ class Meter {
   std::vector<torch::Tensor> sums_;  // of the metrics, on the device
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

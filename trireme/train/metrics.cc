@@ -30,6 +30,32 @@ double Metric::ratio(const torch::Tensor& sums, int64_t part, int64_t whole) {
 
 }  // namespace trireme
 
+namespace trireme::train {
+namespace {
+
+const torch::Tensor& chosen(const Metric& metric, const char* what, const Tensors& from, size_t number) {
+  if (number >= from.size())
+    throw UsageError("metric '{}': .{} = {}, and there are {} {}s, counted from 0", metric.names()[0], what, number,
+                     from.size(), what);
+  return from[number];
+}
+
+}  // namespace
+
+torch::Tensor MetricUse::measure(const Tensors& outputs, const Tensors& labels) const {
+  if (!inputs_ && (outputs.size() != 1 || labels.size() != 1))
+    throw UsageError(
+        "metric '{}': there are {} outputs and {} labels; say which of them it measures: {{metric, {{.output = 0, "
+        ".label = 0}}}}",
+        metric_->names()[0], outputs.size(), labels.size());
+  const MetricInputs inputs = inputs_.value_or(MetricInputs{});
+  const torch::NoGradGuard no_grad;
+  return metric_->measure(chosen(*metric_, "output", outputs, inputs.output).detach(),
+                          chosen(*metric_, "label", labels, inputs.label));
+}
+
+}  // namespace trireme::train
+
 namespace trireme::metric {
 namespace {
 

@@ -1,9 +1,14 @@
-// How good outputs are, measured batch by batch and on all ranks, told as one number.
+// How good outputs are: measured batch by batch and on all ranks, reported as one number.
 //
-// A metric is a few sums: each batch adds its own, and the ranks' sums are added too. So what is told does not depend
+// A metric is a few sums: each batch adds its own, and the ranks' sums are added too. So results do not depend
 // on how the samples were dealt out: counts are exact on any number of processes.
 //
 //   model.prepare({.optimizer = …, .loss = …, .metrics = {metric::Accuracy({1, 5}), metric::Auc()}});
+//
+// With several outputs or labels, say which of them a metric measures, counted from 0:
+//
+//   .metrics = {{metric::Accuracy({1}, "kind"), {.output = 0, .label = 0}},
+//               {metric::Accuracy({1}, "size"), {.output = 1, .label = 1}}}
 //
 // One of your own:
 //
@@ -19,8 +24,14 @@
 
 #include <torch/types.h>
 
+#include <concepts>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "trireme/train/network.h"
+#include "trireme/train/owned.h"
 
 namespace trireme {
 
@@ -52,6 +63,38 @@ class Metric {
 
 }  // namespace trireme
 
+namespace trireme::train {
+
+/// Which output of the network a metric measures, and by which label.
+struct MetricInputs {
+  size_t output = 0;
+  size_t label = 0;
+};
+
+/// A metric, given by value or by pointer, and what it measures.
+class MetricUse {
+ public:
+  template <typename M>
+    requires std::constructible_from<Owned<Metric>, M>
+  MetricUse(M metric) : metric_(std::move(metric)) {}  // NOLINT(google-explicit-constructor)
+  template <typename M>
+    requires std::constructible_from<Owned<Metric>, M>
+  MetricUse(M metric, MetricInputs inputs) : metric_(std::move(metric)), inputs_(inputs) {}
+
+  const Metric* operator->() const { return &*metric_; }
+  /// What these samples add to the sums. UsageError when there are several outputs or labels and none was chosen, or
+  /// when there is no such output or label.
+  torch::Tensor measure(const Tensors& outputs, const Tensors& labels) const;
+
+ private:
+  Owned<Metric> metric_;
+  std::optional<MetricInputs> inputs_;
+};
+
+using Metrics = std::vector<MetricUse>;
+
+}  // namespace trireme::train
+
 namespace trireme::metric {
 
 /// The share of samples whose label is among the k highest outputs. Outputs: N x classes. Labels: N numbers of classes,
@@ -69,30 +112,29 @@ class Accuracy : public Metric {
   std::string name_;
 };
 
-/// Of the samples taken for positive, the share that is. Outputs: probabilities, positive from 0.5 on. Labels: 0 or 1.
-class Precision : public Metric {
+/// A share of the samples: what measure() counts first, of what it counts second.
+class Ratio : public Metric {
  public:
-  explicit Precision(std::string name = "precision") : name_(std::move(name)) {}
-
+  explicit Ratio(std::string name) : name_(std::move(name)) {}
   std::vector<std::string> names() const override { return {name_}; }
-  torch::Tensor measure(const torch::Tensor& output, const torch::Tensor& label) const override;
   std::vector<double> result(const torch::Tensor& sums) const override { return {ratio(sums, 0, 1)}; }
 
  private:
   std::string name_;
 };
 
-/// Of the positive samples, the share that was taken for positive. As Precision.
-class Recall : public Metric {
+/// Of the samples taken for positive, the share that is. Outputs: probabilities, positive from 0.5 on. Labels: 0 or 1.
+class Precision : public Ratio {
  public:
-  explicit Recall(std::string name = "recall") : name_(std::move(name)) {}
-
-  std::vector<std::string> names() const override { return {name_}; }
+  explicit Precision(std::string name = "precision") : Ratio(std::move(name)) {}
   torch::Tensor measure(const torch::Tensor& output, const torch::Tensor& label) const override;
-  std::vector<double> result(const torch::Tensor& sums) const override { return {ratio(sums, 0, 1)}; }
+};
 
- private:
-  std::string name_;
+/// Of the positive samples, the share that was taken for positive. As Precision.
+class Recall : public Ratio {
+ public:
+  explicit Recall(std::string name = "recall") : Ratio(std::move(name)) {}
+  torch::Tensor measure(const torch::Tensor& output, const torch::Tensor& label) const override;
 };
 
 /// The area under the ROC curve: how likely a positive sample is rated above a negative one. Outputs: N or N x 1

@@ -9,11 +9,17 @@
 #include "trireme/train/model_files.h"
 
 namespace trireme {
+
+using train::CallbackList;
+using train::Learner;
+using train::ModelBatch;
+using train::Tensors;
+
 namespace {
 
 template <typename Options>
 Run make_run(Model& model, Learner& learner, const Options& options) {
-  Run run{.model = model, .me = learner.team().me()};
+  Run run{.model = model, .me = learner.ranks().me()};
   run.batch_size = options.batch_size;
   run.log_freq = options.log_freq;
   run.verbose = options.verbose;
@@ -21,53 +27,76 @@ Run make_run(Model& model, Learner& learner, const Options& options) {
 }
 
 template <typename Options>
-Callbacks make_callbacks(const Options& options) {
-  Callbacks callbacks(options.callbacks);
+CallbackList make_callbacks(const Options& options) {
+  CallbackList callbacks(options.callbacks);
   if (options.verbose > 0) callbacks.add_default<callback::ProgressBar>();
   return callbacks;
 }
 
-Results measured_alone(Learner& learner, const Scored& scored, const torch::Tensor& labels) {
-  Meter meter({"loss"}, learner.metrics());
-  meter.add(learner.numbers(scored, labels, 0));
-  return meter.measured(learner.team()).results;
+Results measured_alone(Learner& learner, const train::Scored& scored, const ModelBatch& batch) {
+  train::Meter meter({"loss"}, learner.metrics());
+  meter.add(learner.numbers(scored, batch, 0));
+  return meter.measured(learner.ranks()).results;
 }
 
 }  // namespace
 
-Model::Model(Network net) : learner_(std::make_shared<Learner>(std::move(net))) {}
+Model::Model(train::Network net, ModelOptions options)
+    : learner_(std::make_shared<Learner>(std::move(net), std::move(options))) {}
 
 Model& Model::prepare(const PrepareOptions& options) {
   learner_->prepare(options);
   return *this;
 }
 
-Model& Model::prepare(OptimizerSource optimizer, Loss loss, Metrics metrics, const AmpOptions& amp) {
+Model& Model::prepare(train::OptimizerSource optimizer, Loss loss, train::Metrics metrics, const AmpOptions& amp) {
   return prepare(PrepareOptions{std::move(optimizer), std::move(loss), std::move(metrics), amp});
 }
 
-Results Model::evaluate(const Samples& samples, const EvaluateOptions& options) {
+Results Model::evaluate(const train::Samples& samples, const EvaluateOptions& options) {
   Run run = make_run(*this, *learner_, options);
-  return run_evaluation(*learner_, samples, make_callbacks(options), run, {options.num_workers, options.num_iters});
+  return train::run_evaluation(*learner_, samples, make_callbacks(options), run,
+                               {options.num_workers, options.num_iters});
 }
 
-torch::Tensor Model::predict(const Samples& samples, const PredictOptions& options) {
+torch::Tensor Model::predict(const train::Samples& samples, const PredictOptions& options) {
   Run run = make_run(*this, *learner_, options);
-  return run_prediction(*learner_, samples, make_callbacks(options), run, {options.num_workers, {}});
+  return train::run_prediction(*learner_, samples, make_callbacks(options), run,
+                               {.num_workers = options.num_workers, .one_output = true})[0];
 }
 
-Results Model::train_batch(const torch::Tensor& inputs, const torch::Tensor& labels, const TrainBatchOptions& options) {
+Tensors Model::predict_outputs(const train::Samples& samples, const PredictOptions& options) {
+  Run run = make_run(*this, *learner_, options);
+  return train::run_prediction(*learner_, samples, make_callbacks(options), run, {.num_workers = options.num_workers});
+}
+
+Results Model::train_batch(const torch::Tensor& input, const torch::Tensor& label, const TrainBatchOptions& options) {
+  return train_batch(Tensors{input}, Tensors{label}, options);
+}
+
+Results Model::train_batch(const Tensors& inputs, const Tensors& labels, const TrainBatchOptions& options) {
   learner_->require_training("train_batch");
-  const Scored scored = learner_->train(inputs, labels, {.update = options.update});
-  return measured_alone(*learner_, scored, labels);
+  const ModelBatch batch{inputs, labels};
+  return measured_alone(*learner_, learner_->train(batch, {.update = options.update}), batch);
 }
 
-Results Model::eval_batch(const torch::Tensor& inputs, const torch::Tensor& labels) {
+Results Model::eval_batch(const torch::Tensor& input, const torch::Tensor& label) {
+  return eval_batch(Tensors{input}, Tensors{label});
+}
+
+Results Model::eval_batch(const Tensors& inputs, const Tensors& labels) {
   const auto averaged = learner_->averaged_weights();
-  return measured_alone(*learner_, learner_->evaluate(inputs, labels), labels);
+  const ModelBatch batch{inputs, labels};
+  return measured_alone(*learner_, learner_->evaluate(batch), batch);
 }
 
-torch::Tensor Model::predict_batch(const torch::Tensor& inputs) {
+torch::Tensor Model::predict_batch(const torch::Tensor& input) {
+  const Tensors outputs = predict_batch(Tensors{input});
+  train::require_one_output(outputs);
+  return outputs[0];
+}
+
+Tensors Model::predict_batch(const Tensors& inputs) {
   const auto averaged = learner_->averaged_weights();
   return learner_->predict(inputs);
 }
@@ -76,22 +105,26 @@ void Model::save(const std::filesystem::path& path, const SaveOptions& options) 
   if (options.training && options.inference)
     throw UsageError(
         "Model::save: a net for inference cannot go on training; say {{.training = false, .inference = …}}");
-  Team& team = learner_->team();
+  train::Ranks& ranks = learner_->ranks();
   if (learner_->has_optimizer()) learner_->step();  // made by every rank, not only by the one that writes
   if (options.inference) {
     const auto averaged = learner_->averaged_weights();
-    return team.on_main([&] { write_for_inference(learner_->net(), path, *options.inference); });
+    return ranks.on_main([&] { train::write_for_inference(learner_->net(), path, *options.inference); });
   }
-  team.on_main([&] { write_model(*learner_, path, options); });
+  ranks.on_main([&] { train::write_model(*learner_, path, options); });
 }
 
 void Model::load(const std::filesystem::path& path, const LoadOptions& options) {
-  learner_->team();
-  read_model(*learner_, path, options);
+  learner_->ranks();
+  train::read_model(*learner_, path, options);
 }
 
 Summary Model::summary(const std::vector<int64_t>& input_size, torch::ScalarType dtype) const {
-  return summarize(*learner_->net().module, learner_->net().forward, input_size, dtype);
+  return train::summarize(learner_->net(), {input_size}, dtype);
+}
+
+Summary Model::summary(const std::vector<std::vector<int64_t>>& input_sizes, torch::ScalarType dtype) const {
+  return train::summarize(learner_->net(), input_sizes, dtype);
 }
 
 std::vector<torch::Tensor> Model::parameters() const {

@@ -9,26 +9,23 @@
 #include "trireme/deploy/export/export.h"
 #include "trireme/io/optimizer_state.h"
 #include "trireme/io/safetensors.h"
+#include "trireme/train/evaluation.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr const char* kScaler = "scaler";  // the text of its state, as bytes
 
-std::filesystem::path with_ending(const std::filesystem::path& path, const char* ending) {
-  return path.string() + ending;
-}
-
 std::filesystem::path weights_file(const std::filesystem::path& path) {
-  return with_ending(path, ".safetensors");
+  return path.string() + ".safetensors";
 }
 
 std::filesystem::path optimizer_file(const std::filesystem::path& path) {
-  return with_ending(path, ".optimizer.safetensors");
+  return path.string() + ".optimizer.safetensors";
 }
 
 std::filesystem::path averages_file(const std::filesystem::path& path) {
-  return with_ending(path, ".ema.safetensors");
+  return path.string() + ".ema.safetensors";
 }
 
 torch::Tensor bytes_of(const std::string& text) {
@@ -42,7 +39,7 @@ std::string text_of(const torch::Tensor& bytes) {
 }
 
 void write_optimizer(Learner& learner, const std::filesystem::path& path) {
-  train::Step& step = learner.step();
+  Step& step = learner.step();
   io::TensorMap tensors = io::optimizer_state(step.optimizer(), learner.trained_parameters());
   if (step.scaler().enabled()) tensors.insert(kScaler, bytes_of(step.scaler().state_text()));
   io::save_safetensors(optimizer_file(path), tensors);
@@ -67,7 +64,7 @@ void read_averages(optim::Ema& ema, const torch::nn::Module& module, const std::
 
 void read_optimizer(Learner& learner, const std::filesystem::path& path) {
   io::TensorMap tensors = io::load_safetensors(optimizer_file(path));
-  train::Step& step = learner.step();
+  Step& step = learner.step();
   if (const torch::Tensor* state = tensors.find(kScaler)) {
     if (step.scaler().enabled()) step.scaler().load_state(text_of(*state));
     tensors.erase(kScaler);
@@ -86,6 +83,9 @@ void write_model(Learner& learner, const std::filesystem::path& path, const Save
 }
 
 void write_for_inference(const Network& net, const std::filesystem::path& path, bundle::Description description) {
+  if (net.inputs.least != 1)
+    throw UsageError("Model::save: the network takes {} inputs; only networks of one input and one output are exported",
+                     net.inputs.least);
   for (const torch::Tensor& parameter : net.module->parameters())
     if (parameter.scalar_type() != torch::kFloat)
       throw UsageError(
@@ -93,7 +93,12 @@ void write_for_inference(const Network& net, const std::filesystem::path& path, 
           "level O2 call prepare() without it, which makes them float32 again",
           c10::toString(parameter.scalar_type()));
   if (description.model_name.empty()) description.model_name = net.module->name();
-  deploy::export_model(net, std::move(description), path);
+  const auto forward = [&net](const torch::Tensor& x) {
+    const Tensors outputs = net.forward({x});
+    require_one_output(outputs);
+    return outputs[0];
+  };
+  deploy::export_model({net.module, forward}, std::move(description), path);
 }
 
 void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options) {
@@ -110,4 +115,4 @@ void read_model(Learner& learner, const std::filesystem::path& path, const LoadO
     log_warning("[train] {} does not exist; the optimizer starts anew", optimizer_file(path).string());
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

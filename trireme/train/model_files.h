@@ -8,7 +8,7 @@
 #include "trireme/train/fit_options.h"
 #include "trireme/train/learner.h"
 
-namespace trireme {
+namespace trireme::train {
 
 /// Called by one rank.
 void write_model(Learner& learner, const std::filesystem::path& path, const SaveOptions& options);
@@ -17,4 +17,4 @@ void write_for_inference(const Network& net, const std::filesystem::path& path, 
 /// Called by every rank.
 void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::train

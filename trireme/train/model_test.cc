@@ -64,16 +64,6 @@ TEST(Model, CallsItsCallbacksInOrder) {
   EXPECT_EQ(diary->text, "predict{0()1()}");
 }
 
-TEST(Model, RefusesSamplesOfMoreThanAnInputAndALabel) {
-  Model model = prepared(seeded_net());
-  const data::TensorDataset three(
-      data::Batch({{"x", torch::zeros({8, 4})}, {"y", torch::zeros({8}, torch::kLong)}, {"weight", torch::ones({8})}}));
-  const auto refused = testing::HasSubstr("3 tensors (x, y, weight)");
-  EXPECT_THAT(message_of<UsageError>([&] { model.fit(three, {.batch_size = 4, .verbose = 0}); }), refused);
-  EXPECT_THAT(message_of<UsageError>([&] { model.evaluate(three, {.batch_size = 4, .verbose = 0}); }), refused);
-  EXPECT_THAT(message_of<UsageError>([&] { model.predict(three, {.batch_size = 4, .verbose = 0}); }), refused);
-}
-
 TEST(Model, PrintsNothingWhenToldSo) {
   Model model = prepared(seeded_net());
   testing::internal::CaptureStdout();

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace trireme {
+namespace trireme::train {
 
 using Parameters = std::vector<torch::Tensor>;
 
@@ -34,7 +34,7 @@ class OptimizerSource {
       : make_([optimizer](const Parameters&) { return optimizer; }), ready_(std::move(optimizer)) {}
   template <Makes<torch::optim::Optimizer> F>
   OptimizerSource(F make)  // NOLINT(google-explicit-constructor)
-      : make_([make = std::move(make)](const Parameters& parameters) { return held(make(parameters)); }) {}
+      : make_([make = std::move(make)](const Parameters& parameters) { return owned(make(parameters)); }) {}
 
   explicit operator bool() const { return make_ != nullptr; }
   Pointer operator()(const Parameters& parameters) const { return make_(parameters); }
@@ -43,7 +43,7 @@ class OptimizerSource {
 
  private:
   template <typename T>
-  static Pointer held(T optimizer) {
+  static Pointer owned(T optimizer) {
     if constexpr (std::convertible_to<T, Pointer>)
       return Pointer(std::move(optimizer));
     else
@@ -54,4 +54,4 @@ class OptimizerSource {
   Pointer ready_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

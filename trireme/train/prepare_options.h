@@ -1,17 +1,19 @@
 // What a net is trained with.
 #pragma once
 
+#include <optional>
+
 #include "trireme/train/amp_options.h"
-#include "trireme/train/meter.h"
+#include "trireme/train/loss.h"
+#include "trireme/train/metrics.h"
 #include "trireme/train/optimizer_source.h"
-#include "trireme/train/step.h"
 
 namespace trireme {
 
 struct PrepareOptions {
-  OptimizerSource optimizer = {};  ///< none: no training
-  Loss loss = {};                  ///< none: no training, and evaluations without a loss
-  Metrics metrics = {};
+  train::OptimizerSource optimizer = {};  ///< none: no training
+  Loss loss = {};                         ///< none: no training, and evaluations without a loss
+  train::Metrics metrics = {};
   AmpOptions amp = {};
   std::optional<double> clip_norm = {};  ///< the largest norm of all gradients together
   std::optional<double> ema_decay = {};  ///< keep an average of the weights, which evaluate and predict then use

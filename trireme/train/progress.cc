@@ -8,8 +8,9 @@
 #include <iostream>
 
 #include "trireme/core/error.h"
+#include "trireme/train/progress_text.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 constexpr size_t kBarLength = 30;
@@ -34,12 +35,6 @@ std::string bar_text(int64_t step, int64_t steps, size_t length) {
   std::string bar = std::string(done, '=') + std::string(length - done, '.');
   if (done > 0 && done < length) bar[done - 1] = '>';
   return fmt::format(" [{}]", bar);
-}
-
-size_t terminal_columns() {
-  winsize size{};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -85,9 +80,21 @@ std::string cost_text(const Run& run) {
                      done * static_cast<double>(run.batch_size * run.me.size) / seconds);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train
 
 namespace trireme::callback {
+
+using train::ProgressText;
+
+namespace {
+
+size_t terminal_columns() {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+}  // namespace
 
 std::ostream& ProgressBar::out() const {
   return options_.out != nullptr ? *options_.out : std::cout;
@@ -115,8 +122,8 @@ void ProgressBar::say(const Run& run, const std::string& line) {
 void ProgressBar::show(const Run& run, bool last) {
   if (!run.is_main() || verbose(run) == 0) return;
   const ProgressText text{run.step + 1, run.steps, run.logs, run.reader_seconds + run.batch_seconds};
-  if (!draws_bar(run)) return say(run, progress_line(text) + (verbose(run) >= 3 ? cost_text(run) : ""));
-  out() << "\r" << progress_bar(text, terminal_columns() - 1) << "\x1b[K" << (last ? "\n" : "") << std::flush;
+  if (!draws_bar(run)) return say(run, train::progress_line(text) + (verbose(run) >= 3 ? train::cost_text(run) : ""));
+  out() << "\r" << train::progress_bar(text, terminal_columns() - 1) << "\x1b[K" << (last ? "\n" : "") << std::flush;
 }
 
 void ProgressBar::on_epoch_begin(Run& run) {

@@ -8,12 +8,14 @@
 #include <sstream>
 
 #include "trireme/train/model.h"
+#include "trireme/train/progress_text.h"
 
 namespace trireme {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using namespace train;  // NOLINT(google-build-using-namespace)
 
 TEST(ProgressText, Numbers) {
   EXPECT_EQ(number_text(0.30123), "0.3012");
@@ -54,7 +56,7 @@ TEST(ProgressText, BarLeavesNoColumnUnusedAndCutsTheRest) {
 
 class Bar : public testing::Test {
  protected:
-  trireme::Run run(Mode mode, RankInfo me = {}) {
+  trireme::Run run(trireme::Run::Mode mode, RankInfo me = {}) {
     trireme::Run run{.model = model_, .me = me, .mode = mode};
     run.epochs = 5;
     run.steps = 20;
@@ -81,14 +83,14 @@ class Bar : public testing::Test {
 };
 
 TEST_F(Bar, PrintsLines) {
-  trireme::Run one = run(Mode::train);
+  trireme::Run one = run(trireme::Run::Mode::train);
   auto progress = bar();
   train(one, progress);
   EXPECT_EQ(text_.str(), "Epoch 1/5\nstep 10/20 - loss: 0.5000 - 10ms/step\nstep 20/20 - loss: 0.5000 - 10ms/step\n");
 }
 
 TEST_F(Bar, AddsCosts) {
-  trireme::Run one = run(Mode::train);
+  trireme::Run one = run(trireme::Run::Mode::train);
   one.verbose = 3;
   one.batch_size = 32;
   one.me = {0, 2};
@@ -99,7 +101,7 @@ TEST_F(Bar, AddsCosts) {
 }
 
 TEST_F(Bar, DrawsOverItselfOnATerminal) {
-  trireme::Run one = run(Mode::train);
+  trireme::Run one = run(trireme::Run::Mode::train);
   one.verbose = 1;
   auto progress = bar(true);
   train(one, progress);
@@ -110,7 +112,7 @@ TEST_F(Bar, DrawsOverItselfOnATerminal) {
 }
 
 TEST_F(Bar, PrintsLinesWhereThereIsNoTerminal) {
-  trireme::Run one = run(Mode::train);
+  trireme::Run one = run(trireme::Run::Mode::train);
   one.verbose = 1;
   auto progress = bar(false);
   train(one, progress);
@@ -119,8 +121,8 @@ TEST_F(Bar, PrintsLinesWhereThereIsNoTerminal) {
 }
 
 TEST_F(Bar, IsSilentOnOtherRanksAndWhenTold) {
-  trireme::Run other = run(Mode::train, {1, 2});
-  trireme::Run silent = run(Mode::train);
+  trireme::Run other = run(trireme::Run::Mode::train, {1, 2});
+  trireme::Run silent = run(trireme::Run::Mode::train);
   silent.verbose = 0;
   auto progress = bar();
   train(other, progress);
@@ -129,7 +131,7 @@ TEST_F(Bar, IsSilentOnOtherRanksAndWhenTold) {
 }
 
 TEST_F(Bar, TellsOfAnEvaluation) {
-  trireme::Run one = run(Mode::eval);
+  trireme::Run one = run(trireme::Run::Mode::eval);
   auto progress = bar();
   progress.on_eval_begin(one);
   for (one.step = 0; one.step < one.steps; ++one.step) progress.on_eval_batch_end(one);

@@ -11,9 +11,9 @@ namespace trireme {
 
 class Model;
 
-enum class Mode { train, eval, predict };
-
 struct Run {
+  enum class Mode { train, eval, predict };
+
   Model& model;
   RankInfo me;
   Mode mode = Mode::train;

@@ -11,18 +11,18 @@
 
 #include "trireme/data/dataset.h"
 #include "trireme/data/loader.h"
-#include "trireme/train/held.h"
+#include "trireme/train/owned.h"
 
-namespace trireme {
+namespace trireme::train {
 
 /// A small value; copies mean the same. Default constructed it holds nothing.
 class Samples {
  public:
   Samples() = default;
   template <typename D>
-    requires std::constructible_from<Held<const data::Dataset>, D>
+    requires std::constructible_from<Owned<const data::Dataset>, D>
   Samples(D dataset)  // NOLINT(google-explicit-constructor)
-      : dataset_(Held<const data::Dataset>(std::move(dataset)).pointer()) {}
+      : dataset_(Owned<const data::Dataset>(std::move(dataset)).pointer()) {}
   /// The caller's, which must outlive this.
   Samples(data::Loader& loader)  // NOLINT(google-explicit-constructor)
       : Samples(std::shared_ptr<data::Loader>(std::shared_ptr<void>(), &loader)) {}
@@ -41,4 +41,4 @@ class Samples {
   std::shared_ptr<data::Loader> loader_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -7,10 +7,9 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
-#include "trireme/core/text.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/optimizers.h"
-#include "trireme/train/step_checks.h"
+#include "trireme/train/step_parts.h"
 
 namespace trireme::train {
 namespace {
@@ -72,15 +71,6 @@ void require_own_parameters(const char* who, const torch::optim::Optimizer& opti
         who, foreign, all.size());
 }
 
-const data::Batch& input_and_label(const data::Batch& batch) {
-  if (batch.size() > 2)
-    throw UsageError(
-        "Model: the samples have {} tensors ({}), and Model takes an input and a label; train by train::Step with a "
-        "function of the whole batch, or map the samples to two tensors",
-        batch.size(), join(batch.names(), ", "));
-  return batch;
-}
-
 const torch::Tensor& one_number(const torch::Tensor& loss) {
   if (!loss.defined() || loss.numel() != 1)
     throw UsageError("train::Step: the loss has {} elements; it must be one number, the average over the batch",
@@ -88,10 +78,19 @@ const torch::Tensor& one_number(const torch::Tensor& loss) {
   return loss;
 }
 
-torch::Tensor forward(const Forward& net, torch::Device device, const AmpOptions& amp, const torch::Tensor& input) {
+Tensors on_device(const Tensors& tensors, torch::Device device) {
+  Tensors moved;
+  for (const torch::Tensor& tensor : tensors) moved.push_back(tensor.to(device));
+  return moved;
+}
+
+Tensors forward_pass(const Forward& forward, torch::Device device, const AmpOptions& amp, const Tensors& inputs) {
   const optim::Autocast precision = autocast(device, amp);
-  const torch::Tensor output = net(input.to(device));
-  return is_low(output.scalar_type()) ? output.to(torch::kFloat) : output;
+  Tensors outputs = forward(on_device(inputs, device));
+  if (outputs.empty()) throw UsageError("the network's forward() returned an empty list; it must return an output");
+  for (torch::Tensor& output : outputs)
+    if (is_low(output.scalar_type())) output = output.to(torch::kFloat);
+  return outputs;
 }
 
 Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions options)
@@ -110,16 +109,22 @@ Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions opti
 }
 
 torch::Tensor Step::operator()(const torch::Tensor& input, const torch::Tensor& label, const BatchOptions& batch) {
+  return (*this)(Tensors{input}, Tensors{label}, batch);
+}
+
+torch::Tensor Step::operator()(const Tensors& inputs, const Tensors& labels, const BatchOptions& batch) {
   if (!options_.loss || !model_.forward)
     throw UsageError(
         "train::Step: step(x, y) needs {}, or use step([&] {{ return loss; }})",
-        options_.loss ? "a net whose forward takes one tensor" : "a loss: Step(model, optimizer, {.loss = …})");
+        options_.loss ? "a net whose forward takes tensors" : "a loss: Step(model, optimizer, {.loss = …})");
+  if (inputs.empty()) throw UsageError("train::Step: the list of inputs is empty");
   const auto loss = [&] {
-    const torch::Tensor output = forward(model_.forward, device_, options_.amp, input);
-    output_ = output.detach();
-    return options_.loss(output, label.to(output.device()));
+    const Tensors outputs = forward_pass(model_.forward, device_, options_.amp, inputs);
+    outputs_.clear();
+    for (const torch::Tensor& output : outputs) outputs_.push_back(output.detach());
+    return options_.loss(outputs, on_device(labels, outputs[0].device()));
   };
-  return run(loss, batch.samples.value_or(input.size(0)), batch.update);
+  return run(loss, batch.samples.value_or(inputs[0].size(0)), batch.update);
 }
 
 torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& batch) {

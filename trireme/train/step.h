@@ -6,7 +6,11 @@
 //   train::Step step(model, adam, {.loss = torch::nn::CrossEntropyLoss(), .clip_norm = 1.0, .accumulate = 4});
 //   for (auto& [x, y] : train) torch::Tensor loss = step(x, y);
 //
-// For anything but one input and one label, a function that gives the loss:
+// With several inputs, labels and outputs (network.h, loss.h):
+//
+//   torch::Tensor loss = step({left, right}, {kind, distance});
+//
+// For anything else, a function that gives the loss:
 //
 //   step([&] { return contrastive(model(left), model(right)); }, {.samples = left.size(0)});
 //
@@ -39,14 +43,8 @@
 #include "trireme/optim/ema.h"
 #include "trireme/optim/master_weights.h"
 #include "trireme/train/amp_options.h"
+#include "trireme/train/loss.h"
 #include "trireme/train/step_model.h"
-
-namespace trireme {
-
-/// The average over the samples of a batch, as a tensor of one element: torch::nn::CrossEntropyLoss(), or any function.
-using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& label)>;
-
-}  // namespace trireme
 
 namespace trireme::train {
 
@@ -71,9 +69,6 @@ enum class Update {
   skipped,  ///< gradients of some rank were not finite: no step, and a smaller loss scale (fp16 only)
 };
 
-/// The forward pass as a Step runs it: input on the device, autocast for O1 and O2, output in float32 (or double).
-torch::Tensor forward(const Forward& net, torch::Device device, const AmpOptions& amp, const torch::Tensor& input);
-
 class Step {
  public:
   /// UsageError for options out of range, for parameters that are not of this module, and with O2 for weights that are
@@ -83,16 +78,19 @@ class Step {
   Step& operator=(const Step&) = delete;
 
   /// One batch. Returns its mean loss, without a gradient. The module is put into training mode if it is not.
-  /// UsageError without `options.loss`, and for a loss of more than one element.
+  /// UsageError without `options.loss`, for numbers of tensors that network or loss do not take, and for a loss of more
+  /// than one element.
   torch::Tensor operator()(const torch::Tensor& input, const torch::Tensor& label, const BatchOptions& batch = {});
+  torch::Tensor operator()(const Tensors& inputs, const Tensors& labels, const BatchOptions& batch = {});
   /// The same with a function that runs the forward pass (under autocast with O1 and O2) and returns the mean loss.
   template <std::invocable F>
   torch::Tensor operator()(F&& loss, const BatchOptions& batch = {}) {
     return run_autocast(std::forward<F>(loss), batch);
   }
 
-  /// The outputs of the last step(x, y), without a gradient: for metrics.
-  const torch::Tensor& output() const { return output_; }
+  /// The outputs of the last step(x, y), without a gradient: for metrics. output() is the first of them.
+  const Tensors& outputs() const { return outputs_; }
+  const torch::Tensor& output() const { return outputs_.at(0); }
   /// What the last call did.
   Update update() const { return update_; }
   /// Batches of the group that is not complete. Checkpoints are saved when it is 0.
@@ -129,7 +127,7 @@ class Step {
   std::optional<optim::MasterWeights> masters_;
   optim::GradScaler scaler_;
   std::optional<optim::Ema> ema_;
-  torch::Tensor output_;
+  Tensors outputs_;
   Update update_ = Update::none;
   int64_t pending_ = 0;           // batches of the group so far
   int64_t samples_ = 0;           // of those

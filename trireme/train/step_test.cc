@@ -244,7 +244,7 @@ TEST(Step, ChecksWhatItIsGiven) {
   const auto pair = std::make_shared<Pair>();
   torch::optim::SGD sgd(pair->parameters(), 0.1);
   EXPECT_THAT([&] { Step(pair, sgd, {.loss = kLoss})(batch.x, batch.y); },
-              ThrowsMessage<UsageError>(HasSubstr("forward takes one tensor")));
+              ThrowsMessage<UsageError>(HasSubstr("takes 2 inputs, and got 1")));
 }
 
 }  // namespace

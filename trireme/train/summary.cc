@@ -8,7 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 // libtorch calls no hook when a layer is at work. But it tells of every operation, and one that takes a layer's weight
@@ -94,7 +94,7 @@ std::string type_name(const torch::nn::Module& module) {
   return name.ends_with("Impl") ? name.substr(0, name.size() - 4) : name;
 }
 
-// Batch normalisation's counters of batches are no parameters to anybody.
+// Without the integer counters of batch normalisation, which nobody counts as parameters.
 template <typename F>
 void each_tensor(const torch::nn::Module& module, bool recurse, F use) {
   for (const torch::Tensor& parameter : module.parameters(recurse)) use(parameter);
@@ -155,16 +155,18 @@ torch::Device device_of(const torch::nn::Module& module) {
 
 }  // namespace
 
-Summary summarize(torch::nn::Module& module, const std::function<torch::Tensor(const torch::Tensor&)>& forward,
-                  const std::vector<int64_t>& input_size, torch::ScalarType dtype) {
+Summary summarize(const Network& net, const std::vector<std::vector<int64_t>>& input_sizes, torch::ScalarType dtype) {
   const torch::NoGradGuard no_grad;
+  torch::nn::Module& module = *net.module;
   const bool training = module.is_training();
-  const torch::Tensor input = torch::zeros(input_size, torch::TensorOptions(device_of(module)).dtype(dtype));
+  Tensors inputs;
+  for (const std::vector<int64_t>& size : input_sizes)
+    inputs.push_back(torch::zeros(size, torch::TensorOptions(device_of(module)).dtype(dtype)));
   Summary summary;
   module.eval();
   {
     const Observer observer(module, summary.layers);
-    forward(input);
+    net.forward(inputs);
   }
   module.train(training);
   each_tensor(module, true, [&](const torch::Tensor& tensor) {
@@ -175,4 +177,4 @@ Summary summarize(torch::nn::Module& module, const std::function<torch::Tensor(c
   return summary;
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

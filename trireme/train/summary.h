@@ -4,13 +4,13 @@
 //   std::cout << summary.text;
 #pragma once
 
-#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "trireme/train/network.h"
 
 namespace trireme {
 
@@ -28,8 +28,11 @@ struct Summary {
   std::string text;
 };
 
-/// Runs the net once, in evaluation mode and without gradients, on zeros of this shape.
-Summary summarize(torch::nn::Module& module, const std::function<torch::Tensor(const torch::Tensor&)>& forward,
-                  const std::vector<int64_t>& input_size, torch::ScalarType dtype = torch::kFloat);
-
 }  // namespace trireme
+
+namespace trireme::train {
+
+/// Runs the net once, in evaluation mode and without gradients, on zeros of these shapes.
+Summary summarize(const Network& net, const std::vector<std::vector<int64_t>>& input_sizes, torch::ScalarType dtype);
+
+}  // namespace trireme::train

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "trireme/core/error.h"
-#include "trireme/data/order/sampler.h"
 #include "trireme/train/trainer/memory.h"
 
 namespace trireme::trainer {
@@ -20,24 +19,11 @@ const config::DataLoader& need_train(const config::TrainConfig& config) {
   return *config.train;
 }
 
-data::SamplerOptions sampler_options(const data::LoaderOptions& options, int64_t samples) {
-  return {.samples = samples,
-          .batch_size = options.batch_size,
-          .shuffle = options.shuffle,
-          .drop_last = options.drop_last,
-          .order = options.order,
-          .seed = options.seed,
-          .multi_scale = options.multi_scale};
-}
-
 }  // namespace
 
 EndlessLoader::EndlessLoader(const config::DataLoader& config, const MadeDataset& dataset, uint64_t seed, RankInfo me,
                              torch::Device device)
-    : sampler_(sampler_options(make_loader_options(config, seed), dataset.samples->size())),
-      me_(me),
-      loader_(dataset.samples, make_loader_options(config, seed), me, device),
-      labelled_(dataset.labelled) {
+    : loader_(dataset.samples, make_loader_options(config, seed), me, device), labelled_(dataset.labelled) {
   const int64_t shard = (dataset.samples->size() + me.size - 1) / me.size;
   require_memory(config, {std::min(config.sampler.batch_size, shard), dataset.sample_bytes});
   if (loader_.size() == 0)
@@ -52,20 +38,19 @@ void EndlessLoader::start(int64_t epoch, int64_t iters) {
   loader_.set_epoch(epoch * passes);
 }
 
-const data::Batch& EndlessLoader::next() {
-  if (at_) ++*at_;
-  if (!at_ || *at_ == data::Loader::end()) at_.emplace(loader_.begin());
-  // Nothing was left of the pass in which a checkpoint was saved; the next one has batches.
-  if (*at_ == data::Loader::end()) at_.emplace(loader_.begin());
-  return **at_;
+int64_t EndlessLoader::go_on() {
+  at_.emplace(loader_.begin());
+  taken_ = false;
+  return *at_ == data::Loader::end() ? 0 : loader_.plan()->steps();
 }
 
-// By a sampler of its own: asking must not move the loader's.
-int64_t EndlessLoader::batches_left() const {
-  data::DistributedBatchSampler sampler(sampler_, me_);
-  sampler.load_state(loader_.state());
-  sampler.start();
-  return sampler.plan()->steps();
+const data::Batch& EndlessLoader::next() {
+  if (at_ && taken_) ++*at_;
+  taken_ = true;
+  // Twice: nothing may be left of the pass in which a checkpoint was saved; the next one has batches.
+  for (int i = 0; i < 2; ++i)
+    if (!at_ || *at_ == data::Loader::end()) at_.emplace(loader_.begin());
+  return **at_;
 }
 
 Batches::Batches(const config::TrainConfig& config, bool need_labels, RankInfo me, torch::Device device)
@@ -84,7 +69,7 @@ void Batches::start(int64_t epoch) {
 }
 
 int64_t Batches::go_on(int64_t iter) {
-  return whole_passes_ ? iters_ - labelled_.batches_left() : std::min(iter, iters_);
+  return whole_passes_ ? iters_ - labelled_.go_on() : std::min(iter, iters_);
 }
 
 TrainBatch Batches::next() {

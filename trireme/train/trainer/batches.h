@@ -18,7 +18,6 @@
 
 #include "trireme/config/train_config.h"
 #include "trireme/data/loader.h"
-#include "trireme/data/order/epoch_plan.h"
 #include "trireme/train/trainer/make_dataset.h"
 
 namespace trireme::trainer {
@@ -38,18 +37,17 @@ class EndlessLoader {
 
   /// Begins with the first pass of an epoch of `iters` batches.
   void start(int64_t epoch, int64_t iters);
+  /// Begins with the rest of the pass in which the loader's state was saved. Returns its batches.
+  int64_t go_on();
   const data::Batch& next();
   int64_t batches() const { return loader_.size(); }
   bool labelled() const { return labelled_; }
   data::Loader& loader() { return loader_; }
-  /// Of the pass that runs.
-  int64_t batches_left() const;
 
  private:
-  data::SamplerOptions sampler_;
-  RankInfo me_;
   data::Loader loader_;
   std::optional<data::Loader::Iterator> at_;
+  bool taken_ = false;  // the batch at at_
   bool labelled_;
 };
 

@@ -17,35 +17,35 @@ const config::DataLoader& need_eval(const config::TrainConfig& config) {
   return *config.eval;
 }
 
-EvalBatches eval_batches(const config::TrainConfig& config, const Team& team) {
+train::EvalBatches eval_batches(const config::TrainConfig& config, const train::Ranks& ranks) {
   const config::DataLoader& eval = need_eval(config);
   const MadeDataset made = make_dataset(
       eval, {.class_num = config.arch.class_num, .image_shape = config.global.image_shape, .labels = true});
   require_memory(eval, {std::min(eval.sampler.batch_size, made.samples->size()), made.sample_bytes});
-  return {made.samples, make_loader_options(eval, 0), team, {.name = "DataLoader.Eval"}};
+  return {made.samples, make_loader_options(eval, 0), ranks, {.name = "DataLoader.Eval"}};
 }
 
 }  // namespace
 
-Evaluator::Evaluator(const config::TrainConfig& config, const Team& team)
-    : team_(team),
+Evaluator::Evaluator(const config::TrainConfig& config, const train::Ranks& ranks)
+    : ranks_(ranks),
       print_step_(config.global.print_batch_step),
-      batches_(eval_batches(config, team)),
+      batches_(eval_batches(config, ranks)),
       losses_(make_losses(config.loss.eval, config.document.section("Loss").at("Eval"))),
       metrics_(make_metrics(config.metric.eval, config.document.section("Metric").at("Eval"))),
-      meter_(losses_.names_with_total(), metrics_.all, {.slots = batches_.share().batches()}) {}
+      meter_(losses_.names_with_total(), metrics_.all, {.slots = batches_.shard().batches()}) {}
 
 void Evaluator::measure(const Network& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter) {
   if (batch.data.size(0) == 0) return;  // all of its pictures are bad
   const optim::Autocast low(
-      {.device = team_.device().type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
+      {.device = ranks_.device().type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
   const Labels labels{batch.target, batch.data.size(0)};
   const Outputs outputs = net.forward_main(batch.data);
   meter_.add({.losses = losses_(outputs, labels).with_total(),
               .sums = metrics_.measure(outputs, labels),
               .rows = batch.data.size(0),
               .step = iter,
-              .slot = batches_.share().batch_number(iter)});
+              .slot = batches_.shard().batch_number(iter)});
 }
 
 Results Evaluator::run(const Network& net, const AmpOptions& amp, int64_t epoch,
@@ -53,7 +53,7 @@ Results Evaluator::run(const Network& net, const AmpOptions& amp, int64_t epoch,
   const torch::NoGradGuard no_grad;
   net.set_training(false);
   meter_.reset();
-  Place place{.epoch = epoch, .iter = 0, .iters = batches_.share().steps()};
+  Place place{.epoch = epoch, .iter = 0, .iters = batches_.shard().steps()};
   Pace pace;
   bool told = false;
   batches_.each([&](const data::Batch& batch) {
@@ -67,15 +67,9 @@ Results Evaluator::run(const Network& net, const AmpOptions& amp, int64_t epoch,
     told = true;
     log_info("a signal has come: this evaluation is finished first; the epoch is saved, Ctrl-C again ends at once");
   });
-  const Results results = meter_.measured(team_).results;
+  const Results results = meter_.measured(ranks_).results;
   log_info("{}", eval_average_line(place, results));
   return results;
-}
-
-Judged judge(const Results& results) {
-  for (const auto& [name, value] : results)
-    if (name.starts_with("top")) return {name, value, true};
-  return {"loss", results.contains("loss") ? results.at("loss") : 0, false};
 }
 
 }  // namespace trireme::trainer

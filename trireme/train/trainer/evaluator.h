@@ -1,15 +1,13 @@
 // One pass over DataLoader.Eval. Every picture counts once, on any number of ranks: batches are dealt out without
-// padding, so the numbers are those of one process. One that cannot be read counts for nothing, and is told.
+// padding, so the numbers are those of one process. One that cannot be read is left out, and the log says so.
 //
-//   Evaluator evaluator(config, team);
+//   Evaluator evaluator(config, ranks);
 //   Results results = evaluator.run(net, amp, epoch);      // CELoss, loss, top1, top5
 //
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
 #pragma once
 
-#include <cmath>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include "trireme/config/train_config.h"
@@ -23,33 +21,20 @@ namespace trireme::trainer {
 class Evaluator {
  public:
   /// UsageError with file and line when there is nothing to evaluate on.
-  Evaluator(const config::TrainConfig& config, const Team& team);
+  Evaluator(const config::TrainConfig& config, const train::Ranks& ranks);
 
-  /// An evaluation is not left in the middle: who is told to stop meanwhile (`stopping`) hears of it once.
+  /// An evaluation always runs to its end; when `stopping` becomes true meanwhile, the log says so once.
   Results run(const Network& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
 
  private:
   void measure(const Network& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter);
 
-  const Team& team_;
+  const train::Ranks& ranks_;
   int64_t print_step_;
-  EvalBatches batches_;
+  train::EvalBatches batches_;
   Losses losses_;
   RoleMetrics metrics_;
-  Meter meter_;
+  train::Meter meter_;
 };
-
-/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is. What is not
-/// finite is never better.
-struct Judged {
-  std::string name;
-  double value = 0;
-  bool more_is_better = true;
-  bool better_than(const std::optional<double>& other) const {
-    if (!std::isfinite(value)) return false;
-    return !other || (more_is_better ? value > *other : value < *other);
-  }
-};
-Judged judge(const Results& results);
 
 }  // namespace trireme::trainer

@@ -32,7 +32,7 @@ void Pace::done(int64_t rows) {
 }
 
 void Pace::reset() {
-  watch_.lap();  // what was done meanwhile, such as logging, is no part of the next batch
+  watch_.lap();  // the time since the last batch, of logging for example, does not belong to the next one
   batch_ = reader_ = rows_ = batches_ = 0;
 }
 

@@ -37,7 +37,7 @@ class Pace {
   double rows_per_second() const { return batch_ <= 0 ? 0 : rows_ / batch_; }
 
  private:
-  Stopwatch watch_;
+  train::Stopwatch watch_;
   double batch_ = 0, reader_ = 0, rows_ = 0, batches_ = 0;
   double reading_ = 0;  // of the batch at hand
 };
@@ -57,7 +57,7 @@ std::string best_line(int64_t epoch, double best);
 
 /// "0:12:34", "2 days, 3:00:00": as Python shows a timedelta.
 std::string eta_text(double seconds);
-/// Peak memory of this process: ", max_mem_resident: 312 MB". Empty where it cannot be told.
+/// Peak memory of this process: ", max_mem_resident: 312 MB". Empty where it is not known.
 std::string process_memory_text();
 
 }  // namespace trireme::trainer

@@ -26,43 +26,44 @@ double temperature(const Node& params, double otherwise) {
   return config::real(params, "temperature", otherwise, {.least = 1e-6});
 }
 
+/// A loss of nn: of two tensors and its options.
+template <typename Options>
+using LossFunction = Tensor (*)(const Tensor&, const Tensor&, Options);
+
+/// The sum of what `value` gives for each.
+template <typename Range, typename Function>
+Tensor sum_of(const Range& range, Function value) {
+  Tensor sum;
+  for (const auto& item : range) sum = sum.defined() ? sum + value(item) : value(item);
+  return sum;
+}
+
 // --- of one model
 
 /// A function of scores and labels, for the main model or the ones a distillation names.
-template <typename Function>
-Value of_models(const Loss& loss, Function function) {
-  if (loss.model_names.empty())
-    return [function](const Outputs& outputs, const Tensor& target) { return function(outputs.main(), target); };
-  return [function, roles = loss.model_names](const Outputs& outputs, const Tensor& target) {
-    Tensor sum;
-    for (const std::string& role : roles) {
-      const Tensor one = function(outputs.of(role), target);
-      sum = sum.defined() ? sum + one : one;
-    }
-    return sum;
+template <typename Options>
+Value of_models(const Loss& loss, LossFunction<Options> function, const Options& options) {
+  return [=, roles = loss.model_names](const Outputs& outputs, const Tensor& target) {
+    if (roles.empty()) return function(outputs.main(), target, options);
+    return sum_of(roles, [&](const std::string& role) { return function(outputs.of(role), target, options); });
   };
 }
 
 Value cross_entropy(const Loss& loss) {
-  return of_models(loss, [options = smoothing(loss.params)](const Tensor& scores, const Tensor& target) {
-    return nn::ce_loss(scores, target, options);
-  });
+  return of_models(loss, nn::ce_loss, smoothing(loss.params));
 }
 
 Value multi_label(const Loss& loss) {
-  const nn::MultiLabelOptions options{.epsilon = smoothing(loss.params).epsilon,
-                                      .sum_classes = loss.params.get("size_sum", false),
-                                      .weight_ratio = loss.params.get("weight_ratio", false)};
-  return of_models(loss, [options](const Tensor& scores, const Tensor& target) {
-    return nn::multi_label_loss(scores, target, options);
-  });
+  return of_models(loss, nn::multi_label_loss,
+                   nn::MultiLabelOptions{.epsilon = smoothing(loss.params).epsilon,
+                                         .sum_classes = loss.params.get("size_sum", false),
+                                         .weight_ratio = loss.params.get("weight_ratio", false)});
 }
 
 Value binary(const Loss& loss) {
   nn::BinaryOptions options{.epsilon = smoothing(loss.params).epsilon};
   options.target_threshold = config::real(loss.params, "target_threshold", options.target_threshold);
-  return of_models(
-      loss, [options](const Tensor& scores, const Tensor& target) { return nn::bce_loss(scores, target, options); });
+  return of_models(loss, nn::bce_loss, options);
 }
 
 // --- of a student and a teacher
@@ -72,27 +73,26 @@ Value of_pairs(const Loss& loss, Function function) {
   if (loss.model_name_pairs.empty())
     loss.params.fail("{} compares two models; name them: model_name_pairs: [[\"Student\", \"Teacher\"]]", loss.name);
   return [function, pairs = loss.model_name_pairs](const Outputs& outputs, const Tensor& target) {
-    Tensor sum;
-    for (const auto& [student, teacher] : pairs) {
-      const Tensor one = function(outputs.of(student), outputs.of(teacher), target);
-      sum = sum.defined() ? sum + one : one;
-    }
-    return sum;
+    return sum_of(pairs,
+                  [&](const auto& pair) { return function(outputs.of(pair.first), outputs.of(pair.second), target); });
   };
 }
 
+/// The same of a function that does not look at labels.
+template <typename Options>
+Value of_pairs(const Loss& loss, LossFunction<Options> function, const Options& options) {
+  return of_pairs(loss, [=](const Tensor& s, const Tensor& t, const Tensor&) { return function(s, t, options); });
+}
+
 Value soft_cross_entropy(const Loss& loss) {
-  return of_pairs(loss, [options = smoothing(loss.params)](const Tensor& s, const Tensor& t, const Tensor&) {
-    return nn::distillation_ce_loss(s, t, options);
-  });
+  return of_pairs(loss, nn::distillation_ce_loss, smoothing(loss.params));
 }
 
 Value dml(const Loss& loss) {
   nn::DmlOptions options;
   if (config::choice(loss.params, "act", "softmax", {"softmax", "sigmoid"}) == "sigmoid")
     options.activation = nn::DmlOptions::Activation::sigmoid;
-  return of_pairs(loss,
-                  [options](const Tensor& s, const Tensor& t, const Tensor&) { return nn::dml_loss(s, t, options); });
+  return of_pairs(loss, nn::dml_loss, options);
 }
 
 Value distance(const Loss& loss) {
@@ -100,14 +100,12 @@ Value distance(const Loss& loss) {
   const std::map<std::string, Mode> modes = {{"l1", Mode::l1}, {"l2", Mode::l2}, {"smooth_l1", Mode::smooth_l1}};
   const nn::DistanceOptions options{.mode =
                                         modes.at(config::choice(loss.params, "mode", "l2", {"l1", "l2", "smooth_l1"}))};
-  return of_pairs(
-      loss, [options](const Tensor& s, const Tensor& t, const Tensor&) { return nn::distance_loss(s, t, options); });
+  return of_pairs(loss, nn::distance_loss, options);
 }
 
 Value kl_div(const Loss& loss) {
   const nn::KlDivOptions options{.temperature = temperature(loss.params, nn::KlDivOptions{}.temperature)};
-  return of_pairs(
-      loss, [options](const Tensor& s, const Tensor& t, const Tensor&) { return nn::kl_div_loss(s, t, options); });
+  return of_pairs(loss, nn::kl_div_loss, options);
 }
 
 bool teacher_labels(const Loss& loss) {
@@ -150,8 +148,7 @@ Value rkd(const Loss& loss) {
 Value dist(const Loss& loss) {
   const nn::DistOptions options{.beta = config::real(loss.params, "beta", 1),
                                 .gamma = config::real(loss.params, "gamma", 1)};
-  return of_pairs(loss,
-                  [options](const Tensor& s, const Tensor& t, const Tensor&) { return nn::dist_loss(s, t, options); });
+  return of_pairs(loss, nn::dist_loss, options);
 }
 
 enum class Wants { nothing, labels, labels_unless_taught };

@@ -1,6 +1,6 @@
 // Loss.Train and Loss.Eval -> functions of outputs and labels.
 //
-//   Losses losses = make_losses(config.loss.train, config.document);
+//   Losses losses = make_losses(config.loss.train, section);
 //   Losses::Values values = losses(outputs, {.target = labels, .labelled = 64});
 //   values.total.backward();
 //

@@ -14,7 +14,7 @@
 namespace trireme::trainer {
 
 struct RoleMetrics {
-  Metrics all;
+  train::Metrics all;
   std::vector<std::string> roles;  ///< of each; empty: the model that is evaluated
 
   /// What each adds for the labelled samples; nothing when there are none.

@@ -38,10 +38,10 @@ AmpOptions amp_of(const config::Amp& amp, torch::DeviceType device) {
           .scaler = {.init_scale = amp.scale_loss, .dynamic = amp.use_dynamic_loss_scaling}};
 }
 
-train::Step make_step(const config::TrainConfig& config, const Network& net, const Team& team,
+train::Step make_step(const config::TrainConfig& config, const Network& net, const train::Ranks& ranks,
                       torch::optim::Optimizer& optimizer) {
-  return train::Step({net.trained(), team.sync()}, optimizer,
-                     {.amp = amp_of(config.amp, team.device().type()),
+  return train::Step({net.trained(), ranks.sync()}, optimizer,
+                     {.amp = amp_of(config.amp, ranks.device().type()),
                       .clip_norm = config.optimizer.clip_norm,
                       .accumulate = config.global.update_freq,
                       .ema_decay = config.ema.enabled ? std::optional(config.ema.decay) : std::nullopt,

@@ -9,7 +9,7 @@
 #include "trireme/train/trainer/config_changes.h"
 #include "trireme/train/trainer/log_lines.h"
 #include "trireme/train/trainer/make_schedule.h"
-#include "trireme/train/trainer/output_lock.h"
+#include "trireme/train/trainer/saver.h"
 
 namespace trireme::trainer {
 namespace {
@@ -50,20 +50,20 @@ TEST(MakeSchedule, ARateByOptionIsMeantAsItIs) {
   EXPECT_NE(by_option("Optimizer.lr={learning_rate: 0.4, auto_scale: True}"), std::nullopt);
 }
 
-TEST(OutputLock, KeepsTheSecondOutUntilTheFirstIsGone) {
+TEST(LockOutput, KeepsTheSecondOutUntilTheFirstIsGone) {
   const TempDir dir;
   const auto folder = dir.path() / "out" / "LeNet";
   {
-    const OutputLock first(folder);
+    const OwnerLock first = lock_output(folder);
     try {
-      const OutputLock second(folder);
+      lock_output(folder);
       ADD_FAILURE() << "both have it";
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), testing::AllOf(HasSubstr(fmt::format("process {} on {}", ::getpid(), host_name())),
                                                HasSubstr(folder.string()), HasSubstr("-o Global.output_dir=")));
     }
   }
-  const OutputLock third(folder);
+  lock_output(folder);
 }
 
 TEST(ConfigChanges, TellsKeysAndBothValues) {

@@ -12,7 +12,8 @@
 namespace trireme::trainer {
 namespace {
 
-// libtorch's allocator for the CPU throws a plain c10::Error.
+// libtorch's allocator for the CPU throws a plain c10::Error, which only its text tells apart (as of 2.11); those for
+// GPUs throw c10::OutOfMemoryError.
 constexpr const char* kNoCpuMemory = "can't allocate memory";
 
 std::string first_line(const std::string& text) {

@@ -12,8 +12,8 @@
 namespace trireme::trainer {
 namespace {
 
-void seed(const config::TrainConfig& config, const Team& team) {
-  torch::manual_seed(static_cast<uint64_t>(config.global.seed + team.me().rank));
+void seed(const config::TrainConfig& config, const train::Ranks& ranks) {
+  torch::manual_seed(static_cast<uint64_t>(config.global.seed + ranks.me().rank));
 }
 
 /// What PaddleClas can do and Trireme cannot is said before anything is made.
@@ -32,31 +32,41 @@ bool syncs_batch_norm(const config::Arch& arch) {
 
 }  // namespace
 
-Network ready_to_train(const config::TrainConfig& config, Team& team, InitialWeights initial) {
+train::Ranks ready_ranks(const config::Global& global) {
+  if (global.device == config::Device::cpu) return train::Ranks(torch::kCPU);
+  train::Ranks ranks;
+  if (!ranks.device().is_cuda())
+    global.node.at("device").fail(
+        "rank {} has no GPU that could be used (`trireme doctor` tells why); to train on the CPU: -o Global.device=cpu",
+        ranks.me().rank);
+  return ranks;
+}
+
+Network ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial) {
   require_classification(config.global);
-  seed(config, team);
+  seed(config, ranks);
   const bool named = !config.global.pretrained_model.empty();
   Network net = make_network(config.arch, {.own_weights = named || initial.own_weights});
   if (named) load_weights(*net.trained(), config.global.pretrained_model, {.what = "Global.pretrained_model"});
-  net.to(team.device());
-  const AmpOptions amp = amp_of(config.amp, team.device().type());
+  net.to(ranks.device());
+  const AmpOptions amp = amp_of(config.amp, ranks.device().type());
   if (amp.level == AmpLevel::O2) optim::lower_precision(*net.trained(), amp.dtype);
-  if (syncs_batch_norm(config.arch)) convert_sync_batch_norm(*net.trained(), team.group());
-  team.share(net.trained(), net.frozen());
+  if (syncs_batch_norm(config.arch)) convert_sync_batch_norm(*net.trained(), ranks.group());
+  ranks.share(net.trained(), net.frozen());
   return net;
 }
 
-Network ready_to_evaluate(const config::TrainConfig& config, const Team& team) {
+Network ready_to_evaluate(const config::TrainConfig& config, const train::Ranks& ranks) {
   require_classification(config.global);
   const config::Global& global = config.global;
   const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
   if (weights.empty() && !config.arch.pretrained.wanted)
     global.node.fail("which weights are to be evaluated? name them by -o Global.pretrained_model={}",
                      (output_folder(config) / "best_model").string());
-  seed(config, team);
+  seed(config, ranks);
   Network net = make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
   if (!weights.empty()) load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
-  net.to(team.device());
+  net.to(ranks.device());
   return net;
 }
 

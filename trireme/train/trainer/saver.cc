@@ -93,7 +93,7 @@ std::string checkpoints_text(const std::vector<io::Manifest>& found) {
   return join(texts, ", ");
 }
 
-/// Who names a folder of checkpoints, or one beside those that there are, is told what there is. `ours` is where this
+/// UsageError that lists the checkpoints in or beside the named folder when it is not one itself. `ours` is where this
 /// training saves.
 void require_checkpoint(const Named& named, const std::filesystem::path& ours) {
   const std::filesystem::path path = (named.folder / named.name).lexically_normal();
@@ -136,11 +136,24 @@ std::filesystem::path output_folder(const config::TrainConfig& config) {
   return std::filesystem::path(config.global.output_dir) / config.arch.name;
 }
 
-Saver::Saver(const config::TrainConfig& config, const Team& team)
-    : team_(team),
+OwnerLock lock_output(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw SystemError(error.value(), "cannot make the folder {}", folder.string());
+  OwnerLock lock(folder / ".lock");
+  if (const auto& owner = lock.held_by())
+    throw UsageError(
+        "{} is in use: {} trains into it, and two would overwrite each other's checkpoints; wait for it, end it, or "
+        "take another folder by -o Global.output_dir=PATH",
+        folder.string(), *owner);
+  return lock;
+}
+
+Saver::Saver(const config::TrainConfig& config, const train::Ranks& ranks)
+    : ranks_(ranks),
       folder_(output_folder(config)),
       config_(config.to_text()),
-      checkpoint_(folder_, team.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
+      checkpoint_(folder_, ranks.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
   checkpoint_.set_config(config_);
 }
 
@@ -153,8 +166,8 @@ void Saver::save(const std::string& name, const SavedProgress& progress, const T
 // A checkpoint of an epoch is saved before its evaluation, which may have found the best so far.
 std::optional<double> Saver::best_until(const SavedProgress& progress, const std::filesystem::path& folder) const {
   std::string text;
-  team_.on_main([&] { text = saved_best(folder, progress.epoch); });
-  const std::optional<double> saved = parse_best(team_.from_main(text));
+  ranks_.on_main([&] { text = saved_best(folder, progress.epoch); });
+  const std::optional<double> saved = parse_best(ranks_.from_main(text));
   return saved ? saved : progress.best;
 }
 
@@ -163,11 +176,11 @@ std::optional<SavedProgress> Saver::restore(const std::string& from, const Train
   const TrainingState state = state_of(trained, progress);
   const bool newest = from == "auto";
   const Named named(from);
-  if (!newest) team_.on_main([&] { require_checkpoint(named, folder_); });
+  if (!newest) ranks_.on_main([&] { require_checkpoint(named, folder_); });
   const Restored restored =
-      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, team_.group()).restore_from(named.name, state);
+      newest ? checkpoint_.restore(state) : Checkpoint(named.folder, ranks_.group()).restore_from(named.name, state);
   if (!restored) return std::nullopt;
-  if (team_.is_main()) warn_of_changes(restored, config_);
+  if (ranks_.is_main()) warn_of_changes(restored, config_);
   static_cast<Progress&>(progress) = restored;
   progress.best = best_until(progress, newest ? folder_ : named.folder);
   return progress;

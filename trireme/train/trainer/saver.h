@@ -1,6 +1,6 @@
 // The checkpoints of a training, in <output_dir>/<Arch>: epoch_N, latest, and best_model.
 //
-//   Saver saver(config, team);
+//   Saver saver(config, ranks);
 //   saver.save("latest", progress, {batches, step});
 //   if (auto found = saver.restore("auto", {batches, step})) progress = *found;
 //
@@ -15,9 +15,10 @@
 #include <string>
 
 #include "trireme/config/train_config.h"
+#include "trireme/core/owner_lock.h"
 #include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/train/ranks.h"
 #include "trireme/train/step.h"
-#include "trireme/train/team.h"
 #include "trireme/train/trainer/batches.h"
 
 namespace trireme::trainer {
@@ -36,7 +37,7 @@ struct Trained {
 
 class Saver {
  public:
-  Saver(const config::TrainConfig& config, const Team& team);
+  Saver(const config::TrainConfig& config, const train::Ranks& ranks);
 
   void save(const std::string& name, const SavedProgress& progress, const Trained& trained);
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
@@ -47,7 +48,7 @@ class Saver {
   /// Whether the ranks are to save and end (SIGINT, SIGTERM, SIGUSR1 to any of them). Once a step. A second SIGINT ends
   /// the process at once.
   bool preempted() { return checkpoint_.preempted(); }
-  /// The signal by which they were told; 0: none.
+  /// The signal that any of them got; 0: none.
   int signal() const { return checkpoint_.signal(); }
 
   const std::filesystem::path& folder() const { return folder_; }
@@ -55,7 +56,7 @@ class Saver {
  private:
   std::optional<double> best_until(const SavedProgress& progress, const std::filesystem::path& folder) const;
 
-  const Team& team_;
+  const train::Ranks& ranks_;
   std::filesystem::path folder_;
   std::string config_;
   Checkpoint checkpoint_;
@@ -63,5 +64,9 @@ class Saver {
 
 /// Where a training puts its files.
 std::filesystem::path output_folder(const config::TrainConfig& config);
+
+/// Makes the folder and keeps a second training out of it, where the two would overwrite each other's checkpoints, as
+/// long as the result lives. UsageError that names process and host when another has it. For rank 0.
+OwnerLock lock_output(const std::filesystem::path& folder);
 
 }  // namespace trireme::trainer

@@ -5,16 +5,17 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/preemption.h"
+#include "trireme/core/text.h"
 #include "trireme/data/order/mix.h"
 #include "trireme/optim/optimizers.h"
-#include "trireme/train/trainer/bad_loss.h"
+#include "trireme/train/callbacks.h"
 #include "trireme/train/trainer/make_optimizer.h"
 #include "trireme/train/trainer/make_step.h"
-#include "trireme/train/trainer/make_team.h"
 #include "trireme/train/trainer/ready_network.h"
 
 namespace trireme::trainer {
@@ -22,8 +23,8 @@ namespace {
 
 constexpr int64_t kWarmIters = 5;  // whose time says nothing about the rest
 
-void seed_epoch(const config::TrainConfig& config, const Team& team, int64_t epoch) {
-  torch::manual_seed(data::mix(config.global.seed + team.me().rank, epoch));
+void seed_epoch(const config::TrainConfig& config, const train::Ranks& ranks, int64_t epoch) {
+  torch::manual_seed(data::mix(config.global.seed + ranks.me().rank, epoch));
 }
 
 std::string first_of(const std::string& one, const std::string& other) {
@@ -48,17 +49,37 @@ optim::Schedule ready_schedule(const config::TrainConfig& config, const GlobalBa
                        {.epochs = config.global.epochs, .steps_per_epoch = steps_per_epoch, .batch = batch});
 }
 
-std::unique_ptr<OutputLock> lock_output(const config::TrainConfig& config, const Team& team) {
-  std::unique_ptr<OutputLock> lock;
-  team.on_main([&] { lock = std::make_unique<OutputLock>(output_folder(config)); });
+std::optional<OwnerLock> lock_on_main(const config::TrainConfig& config, const train::Ranks& ranks) {
+  std::optional<OwnerLock> lock;
+  ranks.on_main([&] { lock.emplace(lock_output(output_folder(config))); });
   return lock;
 }
 
-std::vector<BadTotal> bad_totals(Batches& batches) {
-  std::vector<BadTotal> totals = {{batches.loader().dataset(), "DataLoader.Train"}};
+std::vector<train::BadTotal> bad_totals(Batches& batches) {
+  std::vector<train::BadTotal> totals = {{batches.loader().dataset(), "DataLoader.Train"}};
   if (batches.unlabelled_loader() != nullptr)
     totals.emplace_back(batches.unlabelled_loader()->dataset(), "DataLoader.UnLabelTrain");
   return totals;
+}
+
+/// What to try. The loss scale cannot cure it: it comes after the loss.
+std::vector<std::string> cures(const config::TrainConfig& config) {
+  const config::Optimizer& optimizer = config.optimizer;
+  std::vector<std::string> all = {
+      optimizer.lr.values.empty()
+          ? fmt::format("a lower rate (-o Optimizer.lr.learning_rate={:g})", optimizer.lr.learning_rate / 10)
+          : "lower rates (-o Optimizer.lr.values=[…])"};
+  if (!optimizer.clip_norm) all.emplace_back("clipped gradients (-o Optimizer.clip_norm=1.0)");
+  if (config.amp.use_amp) all.emplace_back("another precision (-o AMP.dtype=bfloat16, -o AMP.use_amp=False)");
+  all.emplace_back("the samples of that step: are there broken ones?");
+  return all;
+}
+
+/// What "best" is about: the first metric, of which more is better, or else the loss, of which less is.
+callback::Watch watch_best(const Results& results, std::optional<double> best) {
+  for (const auto& [name, value] : results)
+    if (name.starts_with("top")) return {name, callback::Better::more, 0, best};
+  return {"loss", callback::Better::less, 0, best};
 }
 
 const char* signal_name(int signal) {
@@ -70,22 +91,22 @@ const char* signal_name(int signal) {
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
     : config_(std::move(config)),
       resume_command_(options.resume_command),
-      team_(make_team(config_.global)),
-      lock_(lock_output(config_, team_)),
+      ranks_(ready_ranks(config_.global)),
+      lock_(lock_on_main(config_, ranks_)),
       losses_(make_losses(config_.loss.train, config_.document.section("Loss").at("Train"))),
-      net_(ready_to_train(config_, team_, {.own_weights = has_checkpoint(config_, options.resume)})),
-      batches_(config_, losses_.need_labels(), team_.me(), team_.device()),
+      net_(ready_to_train(config_, ranks_, {.own_weights = has_checkpoint(config_, options.resume)})),
+      batches_(config_, losses_.need_labels(), ranks_.me(), ranks_.device()),
       bad_(bad_totals(batches_)),
       optimizer_(make_optimizer(config_, *net_.trained())),
-      step_(make_step(config_, net_, team_, *optimizer_)),
+      step_(make_step(config_, net_, ranks_, *optimizer_)),
       schedule_(
-          ready_schedule(config_, global_batch(config_, options.file_batch_size, team_.me().size), steps_per_epoch())),
+          ready_schedule(config_, global_batch(config_, options.file_batch_size, ranks_.me().size), steps_per_epoch())),
       metrics_(make_metrics(config_.metric.train, config_.document.section("Metric").at("Train"))),
       meter_(losses_.names_with_total(), metrics_.all, {.metrics_first = true}),
-      saver_(config_, team_),
+      saver_(config_, ranks_),
       place_{.epochs = config_.global.epochs, .iters = batches_.size()} {
-  if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, team_);
-  if (config_.global.use_visualdl && team_.is_main())
+  if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, ranks_);
+  if (config_.global.use_visualdl && ranks_.is_main())
     curves_ = std::make_unique<io::EventWriter>(saver_.folder() / "tensorboard");
   resume(first_of(options.resume, config_.global.checkpoints));
   config_.warn_unknown();
@@ -120,7 +141,7 @@ void Trainer::train() {
 void Trainer::begin_epoch() {
   place_.iter = place_.first = progress_.iter == 0 ? 0 : batches_.go_on(progress_.iter);
   if (progress_.iter == 0) {
-    seed_epoch(config_, team_, progress_.epoch);
+    seed_epoch(config_, ranks_, progress_.epoch);
     batches_.start(progress_.epoch);
   }
   net_.set_training(true);
@@ -144,12 +165,13 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::look_for_bad_pictures() {
-  for (BadTotal& bad : bad_) bad.look(team_.me(), [this](const auto& mine) { return team_.numbers_of_all(mine); });
+  for (train::BadTotal& bad : bad_)
+    bad.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
 }
 
 bool Trainer::told_to_stop() {
   if (!saver_.preempted()) return false;
-  if (const auto bad = meter_.measured(team_).bad) refuse(*bad);
+  if (const auto bad = meter_.measured(ranks_).bad) refuse(*bad);
   progress_.iter = place_.iter + 1;
   saver_.save("latest", progress_, {batches_, step_});
   tell_of_stop();
@@ -198,7 +220,7 @@ void Trainer::take_step(const TrainBatch& batch) {
 }
 
 void Trainer::report(bool whole_epoch) {
-  const Measured total = meter_.measured(team_);
+  const train::Measured total = meter_.measured(ranks_);
   if (total.bad) refuse(*total.bad);
   if (whole_epoch) {
     log_info("{}", train_average_line(place_, total.results));
@@ -220,9 +242,9 @@ void Trainer::evaluate() {
   const PreemptionNotice notice({SIGINT, SIGTERM});
   const Results results = evaluator_->run(net_, eval_amp(), epoch, [&] { return notice.received(); });
   draw("eval", results);
-  const Judged judged = judge(results);
-  const bool best = judged.better_than(progress_.best);
-  if (best) progress_.best = judged.value;
+  callback::Watch watch = watch_best(results, progress_.best);
+  const bool best = !results.empty() && watch.improved(results);
+  progress_.best = watch.best();
   if (best) saver_.save("best_model", progress_, {batches_, step_});
   if (progress_.best) log_info("{}", best_line(epoch, *progress_.best));
 }
@@ -241,13 +263,14 @@ void Trainer::draw(const std::string& prefix, const Results& results) {
   if (prefix == "train") curves_->add_scalar("train/lr", lr_, progress_.step);
 }
 
-void Trainer::refuse(const BadLoss& bad) const {
-  Place place = place_;
-  place.iter = bad.step;
+// Names the step that broke, not the one in which it was seen.
+void Trainer::refuse(const train::BadLoss& bad) const {
   const int64_t step = progress_.epoch * steps_per_epoch() + bad.step / config_.global.update_freq + 1;
-  throw UsageError("{}; the checkpoints in {} are those from before",
-                   bad_loss_text(config_, bad, {.place = place, .step = step, .rate = rate_at(bad.step)}),
-                   saver_.folder().string());
+  throw UsageError(
+      "[Train][Epoch {}/{}][Iter: {}/{}] the loss of {} is {} in step {}, whose learning rate is {:g}; training stops. "
+      "Try {}; the checkpoints in {} are those from before",
+      place_.epoch, place_.epochs, bad.step, place_.iters, bad.ranks_text(), std::abs(bad.value), step,
+      rate_at(bad.step), join(cures(config_), ", or "), saver_.folder().string());
 }
 
 int64_t Trainer::steps_per_epoch() const {
@@ -256,8 +279,8 @@ int64_t Trainer::steps_per_epoch() const {
 }
 
 std::string Trainer::memory_text() const {
-  if (!team_.device().is_cuda()) return process_memory_text();
-  const auto stats = at::accelerator::getDeviceStats(team_.device().index());
+  if (!ranks_.device().is_cuda()) return process_memory_text();
+  const auto stats = at::accelerator::getDeviceStats(ranks_.device().index());
   constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   constexpr int64_t kMb = 1 << 20;
   return fmt::format(", max_mem_reserved: {} MB, max_mem_allocated: {} MB", stats.reserved_bytes[kAll].peak / kMb,
@@ -271,11 +294,11 @@ AmpOptions Trainer::eval_amp() const {
 }
 
 Results evaluate(const config::TrainConfig& config) {
-  const Team team = make_team(config.global);
-  const Network net = ready_to_evaluate(config, team);
-  Evaluator evaluator(config, team);
+  const train::Ranks ranks = ready_ranks(config.global);
+  const Network net = ready_to_evaluate(config, ranks);
+  Evaluator evaluator(config, ranks);
   config.warn_unknown();
-  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, team.device().type()) : AmpOptions{}, 0);
+  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, ranks.device().type()) : AmpOptions{}, 0);
 }
 
 }  // namespace trireme::trainer

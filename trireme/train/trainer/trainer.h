@@ -4,12 +4,13 @@
 //   Trainer(config, {.resume = "auto"}).train();
 //   Results results = evaluate(config);                               // `trireme eval`
 //
-// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Team only. Started
+// Each part is made by a maker of its own (make_….h) and plugs in here; other ranks are seen in Ranks only. Started
 // alone it trains alone; under `trireme launch` with all ranks. Errors are UsageErrors with file and line, thrown
 // before the first step where that is possible. For one thread.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,6 @@
 #include "trireme/train/trainer/batches.h"
 #include "trireme/train/trainer/evaluator.h"
 #include "trireme/train/trainer/make_schedule.h"
-#include "trireme/train/trainer/output_lock.h"
 #include "trireme/train/trainer/saver.h"
 
 namespace trireme::trainer {
@@ -55,7 +55,7 @@ class Trainer {
   void evaluate();
   void save();
   void draw(const std::string& prefix, const Results& results);
-  [[noreturn]] void refuse(const BadLoss& bad) const;
+  [[noreturn]] void refuse(const train::BadLoss& bad) const;
 
   int64_t steps_per_epoch() const;
   std::string memory_text() const;
@@ -63,17 +63,17 @@ class Trainer {
 
   config::TrainConfig config_;
   std::string resume_command_;
-  Team team_;
-  std::unique_ptr<OutputLock> lock_;  // of rank 0
+  train::Ranks ranks_;
+  std::optional<OwnerLock> lock_;  // of rank 0
   Losses losses_;
   Network net_;
   Batches batches_;
-  std::vector<BadTotal> bad_;  // of each of its datasets
+  std::vector<train::BadTotal> bad_;  // of each of its datasets
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   train::Step step_;
   optim::Schedule schedule_;
   RoleMetrics metrics_;
-  Meter meter_;
+  train::Meter meter_;
   std::unique_ptr<Evaluator> evaluator_;     // null: none during training
   std::unique_ptr<io::EventWriter> curves_;  // null: none
   Saver saver_;

@@ -1,8 +1,8 @@
 // All that a training knows of other ranks, whether a Model's or the trainer's. Everything else is written as if there
 // were one process.
 //
-//   Team team;                                        // meets the others; or Team(torch::kCPU)
-//   team.share(net, {teacher});                       // rank 0's weights everywhere, gradients averaged from now on
+//   Ranks ranks;                                        // meets the others; or Ranks(torch::kCPU)
+//   ranks.share(net, {teacher});                       // rank 0's weights everywhere, gradients averaged from now on
 #pragma once
 
 #include <c10/core/Device.h>
@@ -16,16 +16,16 @@
 
 #include "trireme/parallel/data_parallel.h"
 
-namespace trireme {
+namespace trireme::train {
 
-/// A small value; for one thread at a time. From share() on its functions are called by every rank at the same places.
-class Team {
+/// A small value; for one thread at a time. From shard() on its functions are called by every rank at the same places.
+class Ranks {
  public:
   /// Calls init_parallel_env(). On this rank's device, or the one that is named.
-  explicit Team(std::optional<c10::Device> device = {});
+  explicit Ranks(std::optional<c10::Device> device = {});
   /// The same, and the module moves to the device and is shared. Random numbers differ from rank to rank from here on:
   /// dropout must not drop the same everywhere.
-  explicit Team(const std::shared_ptr<torch::nn::Module>& module);
+  explicit Ranks(const std::shared_ptr<torch::nn::Module>& module);
 
   RankInfo me() const { return world_; }
   bool is_main() const { return world_.rank() == 0; }
@@ -35,7 +35,7 @@ class Team {
   /// Rank 0's weights for all. `trained` takes part in the exchange of gradients, unless nothing of it can be trained.
   void share(const std::shared_ptr<torch::nn::Module>& trained,
              const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {});
-  /// What averages the gradients; null before share() and when there is nothing to train.
+  /// What averages the gradients; null before shard() and when there is nothing to train.
   const std::shared_ptr<GradientSync>& sync() const { return sync_; }
 
   /// The numbers of each rank, by rank; their counts may differ.
@@ -53,4 +53,4 @@ class Team {
   std::shared_ptr<GradientSync> sync_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -1,4 +1,4 @@
-#include "trireme/train/share.h"
+#include "trireme/train/eval_shard.h"
 
 #include <torch/torch.h>
 
@@ -10,7 +10,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 int64_t ceiling(int64_t count, int64_t unit) {
@@ -26,7 +26,8 @@ const data::Dataset& checked(const data::Dataset* whole, int64_t batch_size) {
 
 }  // namespace
 
-Share::Share(std::shared_ptr<const data::Dataset> whole, int64_t batch_size, RankInfo me, std::optional<int64_t> limit)
+EvalShard::EvalShard(std::shared_ptr<const data::Dataset> whole, int64_t batch_size, RankInfo me,
+                     std::optional<int64_t> limit)
     : whole_(std::move(whole)),
       batch_size_(batch_size),
       me_(me),
@@ -34,34 +35,34 @@ Share::Share(std::shared_ptr<const data::Dataset> whole, int64_t batch_size, Ran
   if (limit) batches_ = std::min(batches_, std::max<int64_t>(*limit, 0) * me.size);
 }
 
-int64_t Share::steps_of(int rank) const {
+int64_t EvalShard::steps_of(int rank) const {
   return batches_ > rank ? ceiling(batches_ - rank, me_.size) : 0;
 }
 
-int64_t Share::rows(int64_t batch) const {
+int64_t EvalShard::rows(int64_t batch) const {
   return std::min(batch_size_, whole_->size() - batch * batch_size_);
 }
 
 // Only the last batch of all may be short, and it is the last of its rank.
-int64_t Share::size() const {
+int64_t EvalShard::size() const {
   return steps() == 0 ? 0 : (steps() - 1) * batch_size_ + rows(batch_number(steps() - 1));
 }
 
-int64_t Share::samples() const {
+int64_t EvalShard::samples() const {
   return std::min(batches_ * batch_size_, whole_->size());
 }
 
-int64_t Share::sample(int64_t index) const {
+int64_t EvalShard::sample(int64_t index) const {
   return batch_number(index / batch_size_) * batch_size_ + index % batch_size_;
 }
 
-std::vector<int64_t> Share::samples_of(std::span<const int64_t> indices) const {
+std::vector<int64_t> EvalShard::samples_of(std::span<const int64_t> indices) const {
   std::vector<int64_t> samples;
   for (const int64_t index : indices) samples.push_back(sample(index));
   return samples;
 }
 
-data::Pick Share::pick_of(std::vector<int64_t> samples, int64_t image_size) {
+data::Pick EvalShard::pick_of(std::vector<int64_t> samples, int64_t image_size) {
   std::vector<uint64_t> draws;
   for (const int64_t sample : samples) draws.push_back(data::mix(sample));
   data::Pick pick = data::Pick::of(std::move(samples), std::move(draws), image_size);
@@ -69,11 +70,11 @@ data::Pick Share::pick_of(std::vector<int64_t> samples, int64_t image_size) {
   return pick;
 }
 
-data::Batch Share::batch(const data::Pick& pick) const {
+data::Batch EvalShard::batch(const data::Pick& pick) const {
   return whole_->batch(pick_of(samples_of(pick.indices), pick.image_size));
 }
 
-torch::Tensor Share::with_gaps(const torch::Tensor& outputs, int64_t step) const {
+torch::Tensor EvalShard::with_gaps(const torch::Tensor& outputs, int64_t step) const {
   const int64_t batch = batch_number(step);
   if (outputs.size(0) == rows(batch)) return outputs;
   std::vector<int64_t> samples(static_cast<size_t>(rows(batch)));
@@ -88,7 +89,7 @@ torch::Tensor Share::with_gaps(const torch::Tensor& outputs, int64_t step) const
   return all;
 }
 
-torch::Tensor Share::in_order(const std::vector<torch::Tensor>& by_rank) const {
+torch::Tensor EvalShard::in_order(const std::vector<torch::Tensor>& by_rank) const {
   std::vector<torch::Tensor> parts;
   for (int64_t batch = 0; batch < batches_; ++batch)
     parts.push_back(
@@ -96,4 +97,4 @@ torch::Tensor Share::in_order(const std::vector<torch::Tensor>& by_rank) const {
   return torch::cat(parts);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -1,9 +1,9 @@
 // Something of a family of classes, given by value or by pointer, held by pointer: what lets call sites say
 // `.metrics = {metric::Accuracy()}` where the members are virtual.
 //
-//   Held<Metric> one = metric::Accuracy();                          // a copy of its own
+//   Owned<Metric> one = metric::Accuracy();                          // a copy of its own
 //   auto kept = std::make_shared<metric::Accuracy>();
-//   Held<Metric> other = kept;                                      // the caller's, to look at later
+//   Owned<Metric> other = kept;                                      // the caller's, to look at later
 #pragma once
 
 #include <concepts>
@@ -11,18 +11,18 @@
 #include <type_traits>
 #include <utility>
 
-namespace trireme {
+namespace trireme::train {
 
 /// A small value; copies mean the same object. Default constructed it holds nothing.
 template <typename Base>
-class Held {
+class Owned {
  public:
-  Held() = default;
+  Owned() = default;
   template <typename T>
     requires std::derived_from<std::remove_const_t<T>, std::remove_const_t<Base>>
-  Held(std::shared_ptr<T> pointer) : pointer_(std::move(pointer)) {}  // NOLINT(google-explicit-constructor)
+  Owned(std::shared_ptr<T> pointer) : pointer_(std::move(pointer)) {}  // NOLINT(google-explicit-constructor)
   template <std::derived_from<std::remove_const_t<Base>> T>
-  Held(T value) : pointer_(std::make_shared<T>(std::move(value))) {}  // NOLINT(google-explicit-constructor)
+  Owned(T value) : pointer_(std::make_shared<T>(std::move(value))) {}  // NOLINT(google-explicit-constructor)
 
   explicit operator bool() const { return pointer_ != nullptr; }
   Base* operator->() const { return pointer_.get(); }
@@ -33,4 +33,4 @@ class Held {
   std::shared_ptr<Base> pointer_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -1,4 +1,4 @@
-#include "trireme/train/team.h"
+#include "trireme/train/ranks.h"
 
 #include <fmt/ranges.h>
 #include <torch/torch.h>
@@ -8,22 +8,16 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/text.h"
+#include "trireme/parallel/same_model.h"
 #include "trireme/parallel/together.h"
 
-namespace trireme {
+namespace trireme::train {
 namespace {
 
 bool is_trainable(const torch::nn::Module& module) {
   const std::vector<torch::Tensor> parameters = module.parameters();
   return std::any_of(parameters.begin(), parameters.end(),
                      [](const torch::Tensor& one) { return one.requires_grad(); });
-}
-
-void copy_from_main(const torch::nn::Module& module, const World& world) {
-  if (world.size() == 1) return;
-  const torch::NoGradGuard no_grad;
-  for (const torch::Tensor& tensor : module.parameters()) broadcast(tensor, 0, world);
-  for (const torch::Tensor& tensor : module.buffers()) broadcast(tensor, 0, world);
 }
 
 void differ_by_rank(int rank) {
@@ -53,25 +47,25 @@ torch::Tensor rows_from(const std::string& bytes, const std::string& row) {
 
 }  // namespace
 
-Team::Team(std::optional<c10::Device> device)
+Ranks::Ranks(std::optional<c10::Device> device)
     : world_(init_parallel_env()), device_(device.value_or(world_.device())) {}
 
-Team::Team(const std::shared_ptr<torch::nn::Module>& module) : Team() {
+Ranks::Ranks(const std::shared_ptr<torch::nn::Module>& module) : Ranks() {
   module->to(device_);
   share(module);
   differ_by_rank(world_.rank());
 }
 
-void Team::share(const std::shared_ptr<torch::nn::Module>& trained,
-                 const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
-  for (const auto& module : frozen) copy_from_main(*module, world_);
+void Ranks::share(const std::shared_ptr<torch::nn::Module>& trained,
+                  const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
+  for (const auto& module : frozen) broadcast_state(*module, 0, world_);
   if (is_trainable(*trained))
     sync_ = std::make_shared<GradientSync>(trained, world_, DataParallelOptions{});
   else
-    copy_from_main(*trained, world_);
+    broadcast_state(*trained, 0, world_);
 }
 
-std::vector<std::vector<double>> Team::numbers_of_all(const std::vector<double>& mine) const {
+std::vector<std::vector<double>> Ranks::numbers_of_all(const std::vector<double>& mine) const {
   if (world_.size() == 1) return {mine};
   std::vector<std::vector<double>> all;
   const std::string_view bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(double));
@@ -82,7 +76,7 @@ std::vector<std::vector<double>> Team::numbers_of_all(const std::vector<double>&
   return all;
 }
 
-std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
+std::vector<torch::Tensor> Ranks::rows_of_all(const torch::Tensor& mine) const {
   const torch::Tensor rows = mine.defined() ? mine.cpu().contiguous() : mine;
   if (world_.size() == 1) return {rows};
   const std::vector<std::string> shapes = all_gather_object(row_text(rows), world_);
@@ -93,12 +87,12 @@ std::vector<torch::Tensor> Team::rows_of_all(const torch::Tensor& mine) const {
   return all;
 }
 
-std::string Team::from_main(const std::string& text) const {
+std::string Ranks::from_main(const std::string& text) const {
   return world_.size() > 1 ? broadcast_object(text, 0, world_) : text;
 }
 
-void Team::on_main(const std::function<void()>& work) const {
+void Ranks::on_main(const std::function<void()>& work) const {
   on_first(world_, work);
 }
 
-}  // namespace trireme
+}  // namespace trireme::train

@@ -4,7 +4,7 @@
 // until the end, so nothing is repeated, and every batch holds the samples it would hold alone: results are the same,
 // to the last bit of each batch, on any number of ranks.
 //
-//   Share share(dataset, 3, RankInfo{1, 2});        // of 10 samples rank 0 has 0 1 2 | 6 7 8, rank 1 has 3 4 5 | 9
+//   EvalShard shard(dataset, 3, RankInfo{1, 2});        // of 10 samples rank 0 has 0 1 2 | 6 7 8, rank 1 has 3 4 5 | 9
 #pragma once
 
 #include <memory>
@@ -15,12 +15,13 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/data/dataset.h"
 
-namespace trireme {
+namespace trireme::train {
 
-class Share : public data::Dataset {
+class EvalShard : public data::Dataset {
  public:
   /// `limit`: batches of each rank at most. UsageError for an empty dataset and a batch_size below 1.
-  Share(std::shared_ptr<const data::Dataset> whole, int64_t batch_size, RankInfo me, std::optional<int64_t> limit = {});
+  EvalShard(std::shared_ptr<const data::Dataset> whole, int64_t batch_size, RankInfo me,
+            std::optional<int64_t> limit = {});
 
   /// This rank's samples, and there may be none; by batches of batch_size they are this rank's batches.
   int64_t size() const override;
@@ -58,4 +59,4 @@ class Share : public data::Dataset {
   int64_t batches_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::train

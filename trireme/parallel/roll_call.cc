@@ -1,0 +1,28 @@
+#include "trireme/parallel/roll_call.h"
+
+#include <torch/torch.h>
+
+#include "trireme/comm/collectives.h"
+
+namespace trireme {
+
+void RollCall::begin(const Answer& mine) {
+  mine_ = torch::tensor({int64_t{mine.active ? 1 : 0}, static_cast<int64_t>(mine.model)}, torch::kLong);
+  all_ = torch::zeros({group_.size(), 2}, torch::kLong);
+  work_ = all_gather_async(all_, mine_, group_);
+}
+
+std::vector<int> RollCall::active() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < group_.size(); ++rank)
+    if (answer(rank, 0) != 0) ranks.push_back(rank);
+  return ranks;
+}
+
+int RollCall::with_another_model() const {
+  for (int rank = 0; rank < group_.size(); ++rank)
+    if (answer(rank, 1) != answer(group_.rank(), 1)) return rank;
+  return -1;
+}
+
+}  // namespace trireme
