@@ -73,8 +73,8 @@ def of_page(path):
 
 
 def body(text):
-    """Without what the function cannot hold or the compiler cannot read: includes, `...` and what stands for more."""
-    return re.sub(r"^#include.*|^using namespace.*|^ *\.\.\.|,? …", "", text, flags=re.M)
+    """Without what a function cannot hold, and without `…`, which stands for more of the same."""
+    return re.sub(r"^#include.*|^using namespace.*|,? …", "", text, flags=re.M)
 
 
 def source():
