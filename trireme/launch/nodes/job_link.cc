@@ -138,7 +138,11 @@ void StoreLink::report(const JobOutcome& failure) {
   try {
     settle(outcome_from_json(options_.store->compare_set(key("outcome"), "", to_json(failure))));
   } catch (const PeerError&) {
-    settle(failure);  // the store is gone; the other nodes notice the same loss
+    // The store is gone; the other nodes notice the same loss. The waiting thread may have noticed it first: what has failed
+    // here says more than the lost connection.
+    const std::lock_guard lock(mutex_);
+    if (!outcome_ || outcome_->kind == JobOutcome::Kind::node_lost) outcome_ = failure;
+    raise_event(wake_);
   }
 }
 

@@ -139,17 +139,35 @@ TEST_F(StoreLinkTest, ANodeLostBetweenAttemptsIsNamedAtOnce) {
   EXPECT_THAT(a_->outcome()->reason, HasSubstr("node 1 (b)"));
 }
 
-TEST(StoreLink, ALostCoordinatorEndsTheJob) {
-  const Token token = Token::random();
-  auto server = std::make_unique<TcpStoreServer>(listen_tcp("127.0.0.1", 0), TcpStoreServer::Options{.token = token});
-  std::shared_ptr<Store> store = TcpStore::connect({.server = server->endpoint(), .token = token}, Deadline::in(5s));
-  StoreLink link({.store = store, .nodes = 1, .coordinator = "node 0 (hosta)"});
-  link.begin(0, kNone);
-  server.reset();
-  const auto outcome = outcome_within(link, 5s);
+// One node's link to a coordinator that can go away.
+class CoordinatorTest : public testing::Test {
+ protected:
+  void lose_coordinator() {
+    link_.begin(0, kNone);
+    server_.reset();
+  }
+
+  Token token_ = Token::random();
+  std::unique_ptr<TcpStoreServer> server_ =
+      std::make_unique<TcpStoreServer>(listen_tcp("127.0.0.1", 0), TcpStoreServer::Options{.token = token_});
+  StoreLink link_{{.store = TcpStore::connect({.server = server_->endpoint(), .token = token_}, Deadline::in(5s)),
+                   .nodes = 1,
+                   .coordinator = "node 0 (hosta)"}};
+};
+
+TEST_F(CoordinatorTest, LostEndsTheJob) {
+  lose_coordinator();
+  const auto outcome = outcome_within(link_, 5s);
   ASSERT_TRUE(outcome);
   EXPECT_EQ(outcome->exit_code, exit_code::kPeer);
   EXPECT_THAT(outcome->reason, HasSubstr("node 0 (hosta)"));
+}
+
+TEST_F(CoordinatorTest, LostHidesNoFailureOfThisNode) {
+  lose_coordinator();
+  ASSERT_TRUE(outcome_within(link_, 5s));  // the waiting thread has noticed the loss
+  link_.report(failure_of(3, 5));
+  EXPECT_EQ(link_.outcome()->exit_code, 5);
 }
 
 TEST(JobOutcome, NonsenseFromAnotherNodeIsAPeerError) {
