@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <torch/torch.h>
 
+#include "trireme/comm/engine/dtype.h"
 #include "trireme/core/error.h"
 
 namespace trireme::ranks {

@@ -7,6 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/test_hardship.h"
 #include "trireme/core/test_support.h"
+#include "trireme/io/format/safetensors_format.h"
 #include "trireme/io/module_state.h"
 #include "trireme/io/rng_state.h"
 
