@@ -375,6 +375,20 @@ void random(const Words&) {
   say(std::set<std::string>(drawn.begin(), drawn.end()).size() == drawn.size() ? "different" : "equal");
 }
 
+void uneven(const Words&) {
+  Model model = classifier();
+  const data::TensorDataset mine = points(60 - 20 * ParallelEnv::from_environment().rank);
+  const auto says = [&](const char* what, const auto& call) {
+    try {
+      call();
+    } catch (const UsageError& error) {
+      std::cerr << fmt::format("rank {}, {}: {}", rank(), what, error.what()) << std::endl;
+    }
+  };
+  says("fit", [&] { model.fit(mine, {.batch_size = 10, .verbose = 0}); });
+  says("evaluate", [&] { model.evaluate(mine, {.verbose = 0}); });
+}
+
 // VERBOSE
 void progress(const Words& words) {
   classifier().fit(points(300), {.eval = points(20), .batch_size = 10, .epochs = 2, .verbose = std::stoi(words[0])});
@@ -398,6 +412,7 @@ const std::map<std::string, void (*)(const Words&)> kCases = {
     {"step", step},
     {"stop", stop},
     {"too_many_holes", too_many_holes},
+    {"uneven", uneven},
 };
 
 int run(const Words& words) {

@@ -80,6 +80,7 @@ class Loader::Impl {
         workers_(make_workers(options)) {}
 
   void start() {
+    ++loop_;
     forget();
     sampler_.start();
     advance();
@@ -105,6 +106,7 @@ class Loader::Impl {
   }
 
   std::optional<Batch>& current() { return current_; }
+  int64_t loop() const { return loop_; }
   const DistributedBatchSampler& sampler() const { return sampler_; }
   const std::shared_ptr<const Dataset>& dataset() const { return dataset_; }
   const LoaderOptions& options() const { return options_; }
@@ -182,6 +184,7 @@ class Loader::Impl {
   RankInfo me_;
   torch::Device device_;
   DistributedBatchSampler sampler_;
+  int64_t loop_ = 0;  // which one is running
   std::optional<Batch> current_;
   std::deque<Asked> asked_;           // the steps behind the one on its way, in order
   DeviceCopy copy_;                   // the sampler's next step, when it was sent ahead
@@ -245,7 +248,13 @@ Batch& Loader::Iterator::operator*() const {
   return *loader_->current();
 }
 
+Loader::Iterator::Iterator(Impl& loader) : loader_(&loader), loop_(loader.loop()) {}
+
 Loader::Iterator& Loader::Iterator::operator++() {
+  if (loop_ != loader_->loop())
+    throw UsageError(
+        "Loader: another loop over the same Loader has begun inside of this one, which ends it; make a Loader for each "
+        "loop");
   loader_->advance();
   return *this;
 }

@@ -117,14 +117,16 @@ class Loader {
 /// Goes through one loop, once. The batch lives until the next ++, or for as long as a copy of it.
 class Loader::Iterator {
  public:
-  explicit Iterator(Impl& loader) : loader_(&loader) {}
+  explicit Iterator(Impl& loader);
   Batch& operator*() const;
   Batch* operator->() const { return &**this; }
+  /// UsageError when another loop over the same Loader has begun since.
   Iterator& operator++();
   bool operator==(std::nullptr_t) const;
 
  private:
   Impl* loader_;
+  int64_t loop_;
 };
 
 }  // namespace trireme::data

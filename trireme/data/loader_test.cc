@@ -124,6 +124,17 @@ TEST_P(Workers, ANewLoopAfterBreakBringsNothingOld) {
   EXPECT_EQ(loop(loader), second);
 }
 
+TEST_P(Workers, ALoopInsideOfALoopIsAnError) {
+  Loader loader(numbers(8), with_workers({.batch_size = 4}));
+  int batches = 0;
+  const auto nested = [&] {
+    for ([[maybe_unused]] auto& outer : loader)
+      for ([[maybe_unused]] auto& inner : loader) ++batches;
+  };
+  EXPECT_THAT(nested, ::testing::ThrowsMessage<UsageError>(HasSubstr("a Loader for each loop")));
+  EXPECT_EQ(batches, 2);
+}
+
 TEST_P(Workers, SetEpochEndsTheLoopThatRuns) {
   Loader loader(numbers(40), with_workers({.batch_size = 4}));
   int batches = 0;

@@ -30,8 +30,16 @@ Ema::Ema(const torch::nn::Module& model, Options options) : options_(options) {
   for (const auto& item : model.named_buffers()) add(item.key(), item.value());
 }
 
+void Ema::begin() {
+  if (begun_) return;
+  begun_ = true;
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < live_.size(); ++i) averages_[i].second.copy_(live_[i]);
+}
+
 void Ema::update() {
   if (applied_) throw UsageError("Ema: update() while the averages are applied would average them with themselves");
+  begun_ = true;
   torch::NoGradGuard no_grad;
   struct Call {
     std::vector<Tensor> averages, weights;
@@ -73,6 +81,7 @@ void Ema::load_state(const NamedTensors& state) {
       throw UsageError("Ema: '{}' has shape {} in the state and {} in the model; was it saved from another model?",
                        name, c10::str(found->second.sizes()), c10::str(average.sizes()));
   }
+  begun_ = true;
   torch::NoGradGuard no_grad;
   for (auto& [name, average] : averages_) average.copy_(by_name.at(name));
 }

@@ -31,6 +31,10 @@ class Ema {
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
+  /// Starts again with the model's present values if neither update() nor load_state() was called yet: weights that were
+  /// loaded in the meantime count. Then and afterwards it does nothing more.
+  void begin();
+
   /// Throws UsageError while the averages are applied.
   void update();
 
@@ -59,6 +63,7 @@ class Ema {
   Options options_;
   std::vector<torch::Tensor> live_;  // the model's own tensors
   NamedTensors averages_;            // in the same order
+  bool begun_ = false;
   bool applied_ = false;
 };
 

@@ -20,6 +20,10 @@ Tensor make_master(const Tensor& weight) {
   return weight.detach().to(torch::kFloat).requires_grad_(weight.requires_grad());
 }
 
+WeightVersion version_of(const Tensor& weight) {
+  return {weight.const_data_ptr(), weight._version()};
+}
+
 // A gradient of the old type would not fit any more.
 void raise(Tensor& tensor, const Tensor& full) {
   tensor.mutable_grad().reset();
@@ -57,6 +61,24 @@ MasterWeights::MasterWeights(const std::vector<Tensor>& parameters) : weights_(p
     if (is_new) master->second = make_master(weight);
     masters_.push_back(master->second);
   }
+  note_versions();
+}
+
+void MasterWeights::note_versions() {
+  versions_.clear();
+  for (const Tensor& weight : weights_) versions_.push_back(version_of(weight));
+}
+
+// A weight that was written but holds what its master rounds to (averages were applied and taken back) keeps the master's
+// digits.
+void MasterWeights::follow_weights() {
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    const Tensor &weight = weights_[i], &master = masters_[i];
+    if (weight.is_same(master) || version_of(weight) == versions_[i]) continue;
+    versions_[i] = version_of(weight);
+    if (!torch::equal(weight, master.to(weight.scalar_type()))) master.copy_(weight);
+  }
 }
 
 const Tensor& MasterWeights::master_of(const Tensor& parameter) const {
@@ -93,6 +115,7 @@ void MasterWeights::write_back() {
     masters.push_back(masters_[i]);
   }
   for (auto& [key, call] : calls) at::_foreach_copy_(call.first, call.second);
+  note_versions();
 }
 
 void MasterWeights::give_back() {

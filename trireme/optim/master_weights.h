@@ -17,6 +17,7 @@
 #include <torch/optim/optimizer.h>
 #include <torch/types.h>
 
+#include <cstdint>
 #include <unordered_map>
 #include <vector>
 
@@ -25,6 +26,13 @@ namespace trireme::optim {
 /// Turns the floating-point parameters and buffers of the model to `dtype`, in place; those of normalisations stay, as
 /// statistics in low precision do not converge.
 void lower_precision(torch::nn::Module& module, c10::ScalarType dtype);
+
+/// Changes with the values of a weight.
+struct WeightVersion {
+  const void* data = nullptr;
+  uint32_t version = 0;
+  bool operator==(const WeightVersion&) const = default;
+};
 
 class MasterWeights {
  public:
@@ -37,6 +45,8 @@ class MasterWeights {
   /// UsageError for a parameter that has no master, and for an optimizer that has stepped already.
   void adopt(torch::optim::Optimizer& optimizer) const;
 
+  /// Before a step: the masters of weights that were changed since write_back() (loaded, say) take their values.
+  void follow_weights();
   /// After backward(): the model's gradients become the masters' (added to what these have). A parameter without
   /// gradient leaves its master without.
   void take_gradients();
@@ -47,9 +57,11 @@ class MasterWeights {
 
  private:
   const torch::Tensor& master_of(const torch::Tensor& parameter) const;
+  void note_versions();
 
   std::vector<torch::Tensor> weights_;  // the model's
   std::vector<torch::Tensor> masters_;
+  std::vector<WeightVersion> versions_;  // of the weights as the masters know them
   std::unordered_map<const void*, torch::Tensor> master_of_;
 };
 

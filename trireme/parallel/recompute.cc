@@ -16,6 +16,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/parallel/running_statistics.h"
 
 namespace trireme {
 namespace {
@@ -229,6 +230,7 @@ class RecomputeNode : public Node {
     const torch::AutoGradMode with_graph(true);
     const RandomAsBefore same_numbers(random_);
     const AutocastAsBefore same_types(autocast_);
+    const RunningStatisticsStay counted_before;
     return f_(leaves);
   }
 

@@ -110,6 +110,22 @@ TEST(Recompute, InsideOfAnother) {
   });
 }
 
+TEST(Recompute, RunningStatisticsAreUpdatedOnce) {
+  std::vector<Tensor> means, variances;
+  for (const bool with_checkpoint : {false, true}) {
+    torch::nn::BatchNorm1d norm(4);
+    for (int i = 0; i < 3; ++i) {
+      const Tensor y = maybe(
+          with_checkpoint, [norm](const Tensor& x) mutable { return norm(x); }, leaf({6, 4}, i));
+      y.square().sum().backward();
+    }
+    means.push_back(norm->running_mean);
+    variances.push_back(norm->running_var);
+  }
+  EXPECT_TRUE(means[0].equal(means[1]));
+  EXPECT_TRUE(variances[0].equal(variances[1]));
+}
+
 TEST(Recompute, DropsWhatWasComputed) {
   const Tensor x = leaf({2}, 1);
   std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> made;

@@ -15,6 +15,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/thread_annotations.h"
+#include "trireme/parallel/running_statistics.h"
 
 namespace trireme {
 namespace {
@@ -162,6 +163,13 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
   }
 };
 
+thread_local bool statistics_stay = false;
+
+// What a layer may write into: its statistics, or copies that nobody reads.
+std::optional<torch::Tensor> writable(const std::optional<torch::Tensor>& statistic, bool training) {
+  return statistics_stay && training && statistic && statistic->defined() ? statistic->clone() : statistic;
+}
+
 torch::Tensor batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
                          const std::optional<torch::Tensor>& bias, const std::optional<torch::Tensor>& running_mean,
                          const std::optional<torch::Tensor>& running_var, bool training, double momentum,
@@ -169,11 +177,12 @@ torch::Tensor batch_norm(const torch::Tensor& input, const std::optional<torch::
   Group group = marks().find(weight);
   if (!group.is_member()) group = marks().find(running_mean);
   if (!training || group.size() < 2)
-    return at::native::batch_norm(input, weight, bias, running_mean, running_var, training, momentum, epsilon,
-                                  cudnn_enabled);
-  return SyncBatchNorm::apply(input, weight, bias,
-                              Arguments{running_mean.value_or(torch::Tensor()), running_var.value_or(torch::Tensor()),
-                                        momentum, epsilon, group});
+    return at::native::batch_norm(input, weight, bias, writable(running_mean, training),
+                                  writable(running_var, training), training, momentum, epsilon, cudnn_enabled);
+  return SyncBatchNorm::apply(
+      input, weight, bias,
+      Arguments{writable(running_mean, training).value_or(torch::Tensor()),
+                writable(running_var, training).value_or(torch::Tensor()), momentum, epsilon, group});
 }
 
 // Kernels for these keys come before libtorch's own, which is for all devices. They stay until the process ends.
@@ -204,6 +213,14 @@ bool mark(const torch::nn::Module& module, const std::string& name, const Group&
 }
 
 }  // namespace
+
+RunningStatisticsStay::RunningStatisticsStay() : before_(std::exchange(statistics_stay, true)) {
+  take_over_batch_norm();
+}
+
+RunningStatisticsStay::~RunningStatisticsStay() {
+  statistics_stay = before_;
+}
 
 int convert_sync_batch_norm(torch::nn::Module& module, const Group& group) {
   take_over_batch_norm();

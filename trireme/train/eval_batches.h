@@ -27,7 +27,7 @@ struct EvalBatchesOptions {
 class EvalBatches {
  public:
   /// Of the loader's options, shuffle and drop_last do not count.
-  EvalBatches(std::shared_ptr<const data::Dataset> dataset, data::LoaderOptions options, const Ranks& ranks,
+  EvalBatches(const std::shared_ptr<const data::Dataset>& dataset, data::LoaderOptions options, const Ranks& ranks,
               const EvalBatchesOptions& more);
 
   /// Calls `use` with each batch of this rank. A batch whose samples are all bad has no rows. In the end the ranks

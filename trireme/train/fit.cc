@@ -81,6 +81,7 @@ class Fit {
         callbacks_(options.callbacks),
         run_{.model = model, .me = learner.ranks().me()} {
     if (!options.save_dir.empty() || !options.checkpoint_dir.empty()) notice_.emplace(ending_signals());
+    learner.ranks().require_equal_samples("Model::fit", train.dataset()->size());
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/train/step_parts.h"
 
@@ -62,6 +63,11 @@ void Learner::prepare(const PrepareOptions& options) {
   options_ = options;
   step_.reset();
   optimizer_.reset();
+  if (!unread_optimizer_.empty())
+    log_warning(
+        "[train] the optimizer starts anew: load() came before prepare() and has not read {}. Call load() after "
+        "prepare() to go on with the optimizer's state, or with {{.reset_optimizer = true}} if it is not wanted",
+        std::exchange(unread_optimizer_, {}).string());
 }
 
 void Learner::require_training(const char* who) const {

@@ -3,6 +3,7 @@
 
 #include <torch/optim/optimizer.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -59,6 +60,8 @@ class Learner {
   /// What the optimizer works on: with O2, the float32 copies.
   io::TensorMap trained_parameters();
   void load_weights(const io::TensorMap& tensors, const io::LoadOptions& options);
+  /// This file was not read, since there is no optimizer yet; the next prepare() says so.
+  void note_unread_optimizer(const std::filesystem::path& file) { unread_optimizer_ = file; }
 
   bool has_optimizer() const { return static_cast<bool>(options_.optimizer); }
   const Network& net() const { return net_; }
@@ -75,6 +78,7 @@ class Learner {
   std::optional<Ranks> ranks_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Step> step_;
+  std::filesystem::path unread_optimizer_;
 };
 
 }  // namespace trireme::train

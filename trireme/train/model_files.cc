@@ -106,7 +106,11 @@ void read_model(Learner& learner, const std::filesystem::path& path, const LoadO
   learner.load_weights(
       io::load_safetensors(weights),
       {.strict = !options.skip_mismatch, .skip_mismatch = options.skip_mismatch, .from = weights.string()});
-  if (!learner.has_optimizer()) return;
+  if (!learner.has_optimizer()) {
+    if (!options.reset_optimizer && std::filesystem::exists(optimizer_file(path)))
+      learner.note_unread_optimizer(optimizer_file(path));
+    return;
+  }
   if (optim::Ema* ema = learner.step().ema()) read_averages(*ema, *learner.net().module, path);
   if (options.reset_optimizer) return;
   if (std::filesystem::exists(optimizer_file(path)))

@@ -156,6 +156,25 @@ TEST(Model, GoesOnFromAFileAsIfNothingHadHappened) {
   EXPECT_EQ(reset.learning_rate(), 0.1);
 }
 
+TEST(Model, SaysThatALoadBeforePrepareLeavesTheOptimizerOut) {
+  TempDir folder;
+  const auto sgd = [](auto parameters) { return torch::optim::SGD(parameters, 0.1); };
+  const auto file = folder.path() / "one";
+  Model saved(seeded_net());
+  saved.prepare(sgd, torch::nn::CrossEntropyLoss()).fit(points(), {.batch_size = 10, .verbose = 0});
+  saved.save(file);
+  const auto warnings = [&](const LoadOptions& options) {
+    const CaughtLog caught;
+    Model model(seeded_net());
+    model.load(file, options);
+    model.prepare(sgd, torch::nn::CrossEntropyLoss());
+    return caught.lines();
+  };
+  EXPECT_THAT(warnings({}),
+              ElementsAre(AllOf(HasSubstr("one.optimizer.safetensors"), HasSubstr("load() after prepare()"))));
+  EXPECT_THAT(warnings({.reset_optimizer = true}), ElementsAre());
+}
+
 TEST(Model, SavesTheWeightsAlone) {
   TempDir folder;
   Model model = prepared(seeded_net());

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/together.h"
@@ -74,6 +75,17 @@ std::vector<std::vector<double>> Ranks::numbers_of_all(const std::vector<double>
     std::memcpy(all.back().data(), one.data(), one.size());
   }
   return all;
+}
+
+void Ranks::require_equal_samples(const std::string& who, int64_t samples) const {
+  const auto all = numbers_of_all({static_cast<double>(samples)});
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw UsageError(
+          "{}: the dataset has {} samples on rank {} and {} on rank 0; every rank reads the whole dataset and takes "
+          "its "
+          "share. Is a file missing on one machine?",
+          who, all[rank][0], rank, all[0][0]);
 }
 
 std::vector<torch::Tensor> Ranks::rows_of_all(const torch::Tensor& mine) const {

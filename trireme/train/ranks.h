@@ -40,6 +40,8 @@ class Ranks {
 
   /// The numbers of each rank, by rank; their counts may differ.
   std::vector<std::vector<double>> numbers_of_all(const std::vector<double>& mine) const;
+  /// UsageError on every rank if the datasets that the ranks read are not equally large: they would wait for each other.
+  void require_equal_samples(const std::string& who, int64_t samples) const;
   /// The rows of each rank, by rank, on the CPU. `mine` may be undefined where there are none.
   std::vector<torch::Tensor> rows_of_all(const torch::Tensor& mine) const;
   /// Rank 0's text.

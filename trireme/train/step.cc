@@ -54,6 +54,14 @@ void scale_gradients(const std::vector<torch::Tensor>& parameters, double factor
     if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
 }
 
+// A number for each gradient that changes with its values.
+std::vector<int64_t> gradient_versions(const std::vector<torch::Tensor>& parameters) {
+  std::vector<int64_t> versions;
+  for (const torch::Tensor& parameter : parameters)
+    versions.push_back(parameter.grad().defined() ? static_cast<int64_t>(parameter.grad()._version()) : -1);
+  return versions;
+}
+
 }  // namespace
 
 void require_own_parameters(const char* who, const torch::optim::Optimizer& optimizer,
@@ -138,6 +146,7 @@ torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& b
 torch::Tensor Step::run(const LossFunction& loss, int64_t samples, std::optional<bool> update) {
   if (samples < 1) throw UsageError("train::Step: a batch has {} samples; it must have at least 1", samples);
   if (!model_.module->is_training()) model_.module->train();
+  if (pending_ == 0) begin_group();
   const bool last = update.value_or(pending_ + 1 >= options_.accumulate);
   std::optional<NoSync> local;
   if (!last && model_.sync) local.emplace(model_.sync);
@@ -147,6 +156,12 @@ torch::Tensor Step::run(const LossFunction& loss, int64_t samples, std::optional
   ++pending_;
   update_ = last ? apply_gradients() : Update::none;
   return mean.detach();
+}
+
+void Step::begin_group() {
+  if (gradient_versions(parameters_) != dropped_) drop_gradients();
+  if (masters_) masters_->follow_weights();
+  if (ema_) ema_->begin();
 }
 
 // The weight of a batch is its share of the samples of its group, which are known only with the last batch. Until then
@@ -186,6 +201,7 @@ void Step::set_accumulate(int64_t batches) {
 void Step::drop_gradients() {
   optim::zero_grad(optimizer_);
   optim::zero_grad(parameters_);
+  dropped_ = gradient_versions(parameters_);
   pending_ = 0;
 }
 

@@ -17,7 +17,8 @@
 // Accumulation. `accumulate` batches in a row form a group, and the optimizer steps at the end of each group. Batches
 // of a group weigh by their samples: four batches of 8, 8, 8 and 3 give the gradients of one batch of 27 with a mean
 // loss. Only the last backward of a group averages over the ranks. A group ends early with `.update = true`; without
-// that an incomplete group goes on with the next batch, also over the end of an epoch.
+// that an incomplete group goes on with the next batch, also over the end of an epoch. A group starts without gradients:
+// what another backward has left in the parameters (a GAN's generator in its discriminator) is dropped.
 //
 // Precision. O1 runs the forward pass under autocast. O2 also keeps the weights in low precision: call
 // optim::lower_precision(*net, dtype) before DataParallel and before the optimizer is made; Step then makes the
@@ -118,11 +119,13 @@ class Step {
   torch::Tensor run(const LossFunction& loss, int64_t samples, std::optional<bool> update);
   double weight_of(int64_t samples, bool last);
   Update apply_gradients();
+  void begin_group();
 
   StepModel model_;
   torch::optim::Optimizer& optimizer_;
   StepOptions options_;
   std::vector<torch::Tensor> parameters_;  // of the module
+  std::vector<int64_t> dropped_;           // the versions of their gradients since drop_gradients()
   torch::Device device_;
   std::optional<optim::MasterWeights> masters_;
   optim::GradScaler scaler_;

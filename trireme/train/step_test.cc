@@ -113,6 +113,51 @@ TEST(Step, TheCallerMayDecideWhenToUpdate) {
   EXPECT_EQ(step.output().sizes(), torch::IntArrayRef({20, 3}));
 }
 
+TEST(Step, AGroupStartsWithoutTheGradientsOfAnotherBackward) {
+  const Samples batch = samples(8);
+  std::vector<Tensor> results;
+  for (const bool with_leftovers : {false, true}) {
+    torch::nn::Linear net = linear();
+    optim::Momentum optimizer = momentum(net);
+    Step step(net, optimizer, {.loss = kLoss, .accumulate = 2});
+    for (int i = 0; i < 4; ++i) {
+      if (with_leftovers && i % 2 == 0) net(batch.x).sum().backward();
+      step(batch.x, batch.y);
+    }
+    results.push_back(weights(net));
+  }
+  EXPECT_TRUE(results[0].equal(results[1]));
+}
+
+TEST(Step, AveragesTheWeightsOfItsFirstCall) {
+  torch::nn::Linear net = linear();
+  torch::optim::SGD optimizer(net->parameters(), 0.0);
+  Step step(net, optimizer, {.loss = kLoss, .ema_decay = 0.999});
+  {
+    const torch::NoGradGuard no_grad;
+    for (Tensor& parameter : net->parameters()) parameter.fill_(0.5);
+  }
+  const Samples batch = samples(8);
+  step(batch.x, batch.y);
+  for (const auto& [name, average] : step.ema()->state()) EXPECT_TRUE(average.eq(0.5).all().item<bool>()) << name;
+}
+
+TEST(Step, O2KeepsWeightsThatWereLoadedAfterItWasMade) {
+  torch::nn::Linear net = linear();
+  optim::lower_precision(*net, torch::kBFloat16);
+  torch::optim::SGD optimizer(net->parameters(), 0.0);
+  Step step(net, optimizer, {.loss = kLoss, .amp = {.level = AmpLevel::O2, .dtype = torch::kBFloat16}});
+  const Samples batch = samples(8);
+  for (const double value : {0.5, 0.25}) {
+    const torch::NoGradGuard no_grad;
+    for (Tensor& parameter : net->parameters()) parameter.fill_(value);
+    const torch::AutoGradMode with_graph(true);
+    step(batch.x, batch.y);
+    EXPECT_TRUE(net->weight.eq(value).all().item<bool>()) << value;
+    EXPECT_TRUE(step.masters()->parameters()[0].eq(value).all().item<bool>()) << value;
+  }
+}
+
 TEST(Step, ForgetsAGroupThatIsDropped) {
   torch::nn::Linear net = linear();
   optim::Momentum optimizer = momentum(net);

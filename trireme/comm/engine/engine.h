@@ -20,6 +20,8 @@
 // when nothing is under way.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
 #include <cstddef>
 #include <functional>
@@ -142,6 +144,7 @@ class Engine {
   const Member member_;
   bool compares_ = false;
   ReportWait report_;
+  const pid_t owner_ = ::getpid();
   std::mutex turn_;  // of collectives
   std::atomic<uint64_t> sequence_ = 0;
   Mutex mutex_;

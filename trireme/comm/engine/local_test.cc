@@ -32,6 +32,18 @@ TEST(LocalEngine, WrongArgumentsAreNamed) {
   EXPECT_NO_THROW(engine->barrier());
 }
 
+TEST(EngineDeathTest, AForkedProcessMayNotUseTheGroup) {
+  const auto engine = make_local_engine();
+  // A death test runs its statement in a fork of this process.
+  EXPECT_EXIT(
+      {
+        const auto message = message_of<UsageError>([&] { engine->barrier(); });
+        ::_exit(message.find("forked from process") != std::string::npos ? 7 : 1);
+      },
+      ::testing::ExitedWithCode(7), "");
+  EXPECT_NO_THROW(engine->barrier());
+}
+
 TEST(LocalEngine, AbortEndsIt) {
   const auto engine = make_local_engine();
   engine->abort("enough");

@@ -105,6 +105,7 @@ Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
       meter_(losses_.names_with_total(), metrics_.all, {.metrics_first = true}),
       saver_(config_, ranks_),
       place_{.epochs = config_.global.epochs, .iters = batches_.size()} {
+  ranks_.require_equal_samples("DataLoader.Train", batches_.loader().dataset()->size());
   if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, ranks_);
   if (config_.global.use_visualdl && ranks_.is_main())
     curves_ = std::make_unique<io::EventWriter>(saver_.folder() / "tensorboard");
