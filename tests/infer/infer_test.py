@@ -147,7 +147,7 @@ class Wrong(AnswersCase):
             path.unlink()
             self.refused(f"there is no inference/{file}", "--engine", engine)
             path.mkdir()
-            self.refused(f"inference/{file} is no file", "--engine", engine)
+            self.refused(f"inference/{file} is not a file", "--engine", engine)
 
     def forget_sums(self):
         path = self.folder / "inference/inference.yml"
