@@ -30,7 +30,7 @@ void lower_precision(torch::nn::Module& module, c10::ScalarType dtype);
 /// Changes with the values of a weight.
 struct WeightVersion {
   const void* data = nullptr;
-  uint32_t version = 0;
+  int64_t version = 0;
   bool operator==(const WeightVersion&) const = default;
 };
 

@@ -58,7 +58,7 @@ void scale_gradients(const std::vector<torch::Tensor>& parameters, double factor
 std::vector<int64_t> gradient_versions(const std::vector<torch::Tensor>& parameters) {
   std::vector<int64_t> versions;
   for (const torch::Tensor& parameter : parameters)
-    versions.push_back(parameter.grad().defined() ? static_cast<int64_t>(parameter.grad()._version()) : -1);
+    versions.push_back(parameter.grad().defined() ? parameter.grad()._version() : -1);
   return versions;
 }
 
