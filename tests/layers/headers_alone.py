@@ -70,7 +70,8 @@ def command_for(known, folder):
 
 
 def without_precompiled(words):
-    return words[:words.index("-include")] if "-include" in words else words
+    """g++ takes the header by -include, clang++ by -Xclang -include-pch; both stand at the end."""
+    return words[:next((place for place, word in enumerate(words) if word in ("-include", "-Xclang")), len(words))]
 
 
 def first_error(root, known, header):

@@ -216,11 +216,13 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
 
   void check_parameters() {
     const int interval = options_.parameter_check_interval;
+    const bool due = interval > 0 && backwards_ % interval == 0;
     const bool early = backwards_ < interval && std::has_single_bit(static_cast<uint64_t>(backwards_));
-    const bool due = interval > 0 && (early || backwards_ % interval == 0);
     const bool changed = !plan_ && backwards_ > 1;  // new parameters must start equal
-    if (joining_ || !(due || changed)) return;
-    require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_));
+    if (joining_ || !(due || early || changed)) return;
+    // A loss that grows beyond all numbers is soon seen by the loop, which can say more.
+    const Numbers numbers = due ? Numbers::finite : Numbers::any;
+    require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), numbers);
   }
 
   // Held by the callback at the end of the backward. When it goes while the backward is still open, an exception has

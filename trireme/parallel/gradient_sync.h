@@ -40,8 +40,9 @@ struct DataParallelOptions {
   bool static_graph = false;            ///< a parameter may get its gradient several times in one backward
   GradientCompression gradient_compression = GradientCompression::none;
   int powersgd_rank = 4;
-  /// Every so many averaged backwards, and at the 1st, 2nd, 4th, 8th and so on before, the ranks compare checksums of
-  /// their parameters; 0: never. A parameter that differs or is not finite is a UsageError on every rank.
+  /// Every so many averaged backwards the ranks compare checksums of their parameters; 0: never. A parameter that
+  /// differs or is not finite is a UsageError on every rank. Before the first of these looks, differences alone are
+  /// looked for at the 1st, 2nd, 4th, 8th backward and so on.
   int parameter_check_interval = 200;
 };
 

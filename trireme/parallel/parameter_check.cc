@@ -104,21 +104,24 @@ torch::Tensor gathered(const std::vector<Checksum>& mine, const Group& group) {
 }
 
 // The column of the first checksum that is not as it should be, or -1.
-int64_t first_bad_column(const torch::Tensor& all) {
+int64_t first_bad_column(const torch::Tensor& all, Numbers numbers) {
   for (int64_t column = 0; column < all.size(1); ++column)
     for (int64_t rank = 0; rank < all.size(0); ++rank) {
       const int64_t value = all[rank][column].item<int64_t>();
-      if (column % 2 == 0 ? value != all[0][column].item<int64_t>() : value == 0) return column;
+      const bool bad =
+          column % 2 == 0 ? value != all[0][column].item<int64_t>() : numbers == Numbers::finite && value == 0;
+      if (bad) return column;
     }
   return -1;
 }
 
-[[noreturn]] void report(const torch::nn::Module& module, const Group& group, const std::string& when) {
+[[noreturn]] void report(const torch::nn::Module& module, const Group& group, const std::string& when,
+                         Numbers numbers) {
   const auto parameters = module.named_parameters();
   std::vector<Checksum> each;
   for (const auto& item : parameters) each.push_back(checksum(item.value()));
   const torch::Tensor all = gathered(each, group);
-  const int64_t column = first_bad_column(all);
+  const int64_t column = first_bad_column(all, numbers);
   if (column < 0) throw UsageError("{}: a parameter changed while the ranks compared theirs", when);
   const std::string& name = parameters[static_cast<size_t>(column / 2)].key();
   for (int64_t rank = 0; rank < all.size(0); ++rank) {
@@ -126,8 +129,7 @@ int64_t first_bad_column(const torch::Tensor& all) {
     if (column % 2 == 1 && value == 0)
       throw UsageError(
           "{}: parameter {} of rank {} is not finite (NaN or infinity); lower the learning rate, clip the gradients, "
-          "or "
-          "go back to a checkpoint",
+          "or go back to a checkpoint",
           when, name, group.ranks()[static_cast<size_t>(rank)]);
     if (column % 2 == 0 && value != all[0][column].item<int64_t>())
       throw UsageError(
@@ -141,9 +143,11 @@ int64_t first_bad_column(const torch::Tensor& all) {
 
 }  // namespace
 
-void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when) {
+void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when,
+                              Numbers numbers) {
   const torch::NoGradGuard no_grad;
-  if (first_bad_column(gathered({checksum_of_all(module.parameters())}, group)) >= 0) report(module, group, when);
+  if (first_bad_column(gathered({checksum_of_all(module.parameters())}, group), numbers) >= 0)
+    report(module, group, when, numbers);
 }
 
 }  // namespace trireme
