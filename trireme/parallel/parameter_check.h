@@ -14,7 +14,8 @@ namespace trireme {
 enum class Numbers { any, finite };
 
 /// Called by all members. UsageError on every one that names the first parameter which differs from rank 0's, or is not
-/// finite (unless any number will do), and the rank; `when` says what the ranks were about to do. Reads each parameter once and sends 16 bytes.
+/// finite (unless any number will do), and the rank; `when` says what the ranks were about to do. Reads each parameter
+/// once and sends 16 bytes.
 void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when,
                               Numbers numbers = Numbers::finite);
 
