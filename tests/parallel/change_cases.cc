@@ -208,6 +208,17 @@ void parameters_that_differ(const World& world) {
   require_error(step, "UsageError", {"number 4", "parameter last.bias of rank 1 differs from that of rank 0"});
 }
 
+void parameters_that_differ_early(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Changing>(), world);
+  const auto step = [&] { train_once(*model.module(), torch::ones({2, 6})); };
+  step();
+  const torch::NoGradGuard no_grad;
+  if (world.rank() == 1) model->last->bias[1] += 1e-6;
+  const torch::AutoGradMode with_graph(true);
+  require_error(step, "UsageError", {"number 2", "parameter last.bias of rank 1 differs from that of rank 0"});
+}
+
 void parameters_not_finite(const World& world) {
   if (world.size() == 1) return;
   DataParallel model(seeded<Changing>(), world, {.parameter_check_interval = 2});
@@ -245,6 +256,7 @@ std::vector<Case> change_cases() {
           {"no_sync_then_new_use", no_sync_then_new_use},
           {"no_sync_then_change", no_sync_then_change},
           {"parameters_that_differ", parameters_that_differ},
+          {"parameters_that_differ_early", parameters_that_differ_early},
           {"parameters_not_finite", parameters_not_finite},
           {"parameters_not_checked", parameters_not_checked}};
 }

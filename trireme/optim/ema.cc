@@ -30,9 +30,8 @@ Ema::Ema(const torch::nn::Module& model, Options options) : options_(options) {
   for (const auto& item : model.named_buffers()) add(item.key(), item.value());
 }
 
-void Ema::begin() {
-  if (begun_) return;
-  begun_ = true;
+void Ema::follow_weights() {
+  if (begun_ || applied_) return;
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < live_.size(); ++i) averages_[i].second.copy_(live_[i]);
 }
@@ -59,6 +58,7 @@ void Ema::update() {
 
 Ema::Applied::Applied(Ema& ema) : ema_(ema) {
   if (ema.applied_) throw UsageError("Ema: apply() while the averages are applied already; let the first result end");
+  ema.follow_weights();
   torch::NoGradGuard no_grad;
   // First all copies: a tensor that has two names is to be saved before the first of them is overwritten.
   for (const Tensor& live : ema.live_) weights_.push_back(live.clone());

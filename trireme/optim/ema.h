@@ -31,9 +31,11 @@ class Ema {
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  /// Starts again with the model's present values if neither update() nor load_state() was called yet: weights that were
-  /// loaded in the meantime count. Then and afterwards it does nothing more.
-  void begin();
+  /// Until the first update() or load_state() the averages are the weights: takes the model's present values, which may
+  /// have been loaded since. Later calls do nothing.
+  void follow_weights();
+  /// Whether the model holds the averages at present.
+  bool applied() const { return applied_; }
 
   /// Throws UsageError while the averages are applied.
   void update();

@@ -20,10 +20,6 @@ Tensor make_master(const Tensor& weight) {
   return weight.detach().to(torch::kFloat).requires_grad_(weight.requires_grad());
 }
 
-WeightVersion version_of(const Tensor& weight) {
-  return {weight.const_data_ptr(), weight._version()};
-}
-
 // A gradient of the old type would not fit any more.
 void raise(Tensor& tensor, const Tensor& full) {
   tensor.mutable_grad().reset();
@@ -64,13 +60,17 @@ MasterWeights::MasterWeights(const std::vector<Tensor>& parameters) : weights_(p
   note_versions();
 }
 
+MasterWeights::Version MasterWeights::version_of(const Tensor& weight) {
+  return {weight.const_data_ptr(), weight._version()};
+}
+
 void MasterWeights::note_versions() {
   versions_.clear();
   for (const Tensor& weight : weights_) versions_.push_back(version_of(weight));
 }
 
-// A weight that was written but holds what its master rounds to (averages were applied and taken back) keeps the master's
-// digits.
+// A weight that was written but holds what its master rounds to (averages were applied and taken back) keeps the
+// master's digits.
 void MasterWeights::follow_weights() {
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < weights_.size(); ++i) {
@@ -119,6 +119,7 @@ void MasterWeights::write_back() {
 }
 
 void MasterWeights::give_back() {
+  follow_weights();
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < weights_.size(); ++i)
     if (is_low_precision(weights_[i].scalar_type())) raise(weights_[i], masters_[i].detach());

@@ -27,13 +27,6 @@ namespace trireme::optim {
 /// statistics in low precision do not converge.
 void lower_precision(torch::nn::Module& module, c10::ScalarType dtype);
 
-/// Changes with the values of a weight.
-struct WeightVersion {
-  const void* data = nullptr;
-  int64_t version = 0;
-  bool operator==(const WeightVersion&) const = default;
-};
-
 class MasterWeights {
  public:
   explicit MasterWeights(const std::vector<torch::Tensor>& parameters);
@@ -56,12 +49,20 @@ class MasterWeights {
   void give_back();
 
  private:
+  // Changes with the values of a weight.
+  struct Version {
+    const void* data = nullptr;
+    int64_t number = 0;
+    bool operator==(const Version&) const = default;
+  };
+
+  static Version version_of(const torch::Tensor& weight);
   const torch::Tensor& master_of(const torch::Tensor& parameter) const;
   void note_versions();
 
   std::vector<torch::Tensor> weights_;  // the model's
   std::vector<torch::Tensor> masters_;
-  std::vector<WeightVersion> versions_;  // of the weights as the masters know them
+  std::vector<Version> versions_;  // of the weights as the masters know them
   std::unordered_map<const void*, torch::Tensor> master_of_;
 };
 

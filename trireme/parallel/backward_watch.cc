@@ -54,8 +54,8 @@ class WatchedEngine final : public torch::autograd::Engine {
   }
 };
 
-// An engine makes a queue for each device at its first backward and never again. libtorch's CUDA part is loaded only when
-// it is needed, perhaps after a backward on the CPU; the GPUs' backwards then go to an engine that knows them.
+// An engine makes a queue for each device at its first backward and never again. libtorch's CUDA part is loaded only
+// when it is needed, perhaps after a backward on the CPU; the GPUs' backwards then go to an engine that knows them.
 torch::autograd::Engine& watched_engine() {
   static auto* const cpu_engine = new WatchedEngine;
   if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return *cpu_engine;

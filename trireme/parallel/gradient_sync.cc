@@ -220,8 +220,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     const bool early = backwards_ < interval && std::has_single_bit(static_cast<uint64_t>(backwards_));
     const bool changed = !plan_ && backwards_ > 1;  // new parameters must start equal
     if (joining_ || !(due || early || changed)) return;
-    // A loss that grows beyond all numbers is soon seen by the loop, which can say more.
-    const Numbers numbers = due ? Numbers::finite : Numbers::any;
+    // Early on, a loss that grows beyond all numbers is soon seen by the loop, which can say more.
+    const Numbers numbers = due || changed ? Numbers::finite : Numbers::any;
     require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), numbers);
   }
 

@@ -5,8 +5,9 @@
 //
 // libtorch has this in Python only. Gradients are those of the plain call, for the tensors that are passed and for
 // those that the function uses without being passed them: parameters, under DataParallel too, and computed tensors that
-// a lambda captures. Random layers inside (dropout) draw the same numbers both times, on the CPU and on CUDA, autocast is
-// as it was, and batch normalisation updates its running mean and variance once.
+// a lambda captures. Random layers inside (dropout) draw the same numbers both times, on the CPU and on CUDA, autocast
+// is as it was, and batch normalisation updates its running mean and variance once (but a layer without momentum, which
+// weighs by the number of its calls, counts both).
 //
 // The function is called again in backward, so it must own what it captures: capture by value, not a local variable or
 // a loop counter by reference. Weights and mode (train(), eval()) must be the same in both calls.

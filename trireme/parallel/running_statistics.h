@@ -1,5 +1,5 @@
-// Batch normalisation in a forward pass that is made a second time (checkpoint()): the running statistics have had their
-// update, and must not get it twice.
+// Batch normalisation in a forward pass that is made a second time (checkpoint()): the running statistics have had
+// their update, and must not get it twice.
 #pragma once
 
 namespace trireme {

@@ -57,7 +57,7 @@ void require_same_model(const torch::nn::Module& module, const Group& group) {
 }
 
 void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root, const Group& group) {
-  if (group.size() == 1) return;
+  if (group.size() == 1 || tensors.empty()) return;
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> detached;
   for (const torch::Tensor& tensor : tensors) detached.push_back(tensor.detach());

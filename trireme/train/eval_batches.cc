@@ -2,12 +2,22 @@
 
 namespace trireme::train {
 
+namespace {
+
+const std::shared_ptr<const data::Dataset>& checked(const std::shared_ptr<const data::Dataset>& dataset,
+                                                    const Ranks& ranks, const std::string& name) {
+  ranks.require_equal_samples(name, dataset ? dataset->size() : 0);
+  return dataset;
+}
+
+}  // namespace
+
 EvalBatches::EvalBatches(const std::shared_ptr<const data::Dataset>& dataset, data::LoaderOptions options,
                          const Ranks& ranks, const EvalBatchesOptions& more)
     : ranks_(ranks),
-      shard_(std::make_shared<EvalShard>(dataset, options.batch_size, ranks.me(), more.limit)),
+      shard_(
+          std::make_shared<EvalShard>(checked(dataset, ranks, more.name), options.batch_size, ranks.me(), more.limit)),
       bad_(shard_, more.name) {
-  ranks.require_equal_samples(more.name, dataset->size());
   options.shuffle = options.drop_last = false;
   if (shard_->size() > 0) loader_.emplace(shard_, options, RankInfo{}, ranks.device());
 }

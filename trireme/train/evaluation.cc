@@ -70,13 +70,27 @@ Tensors outputs_of(Learner& learner, const EvalShard& shard, const data::Batch& 
   return outputs;
 }
 
-/// The rows of all ranks, of each output. A rank without a batch does not know how many outputs there are.
+/// How many outputs every batch of every rank has. A rank without a batch does not know.
+size_t output_count(const Ranks& ranks, const std::vector<Tensors>& by_batch) {
+  std::vector<double> counts;
+  for (const Tensors& batch : by_batch) counts.push_back(static_cast<double>(batch.size()));
+  std::vector<double> all;
+  for (const std::vector<double>& one : ranks.numbers_of_all(counts)) all.insert(all.end(), one.begin(), one.end());
+  const auto [least, most] = std::minmax_element(all.begin(), all.end());
+  if (all.empty()) return 0;
+  if (*least != *most)
+    throw UsageError(
+        "Model::predict_outputs: the network returns {} outputs for one batch and {} for another; it must return the "
+        "same number each time",
+        *least, *most);
+  return static_cast<size_t>(*most);
+}
+
+/// The rows of all ranks, of each output.
 Tensors gather(const Ranks& ranks, const EvalShard& shard, const std::vector<Tensors>& by_batch) {
-  double count = 0;
-  for (const std::vector<double>& one : ranks.numbers_of_all({by_batch.empty() ? 0.0 : double(by_batch[0].size())}))
-    count = std::max(count, one[0]);
   Tensors all;
-  for (size_t output = 0; output < static_cast<size_t>(count); ++output) {
+  const size_t count = output_count(ranks, by_batch);
+  for (size_t output = 0; output < count; ++output) {
     Tensors mine;
     for (const Tensors& batch : by_batch) mine.push_back(batch[output]);
     all.push_back(shard.in_order(ranks.rows_of_all(mine.empty() ? torch::Tensor() : torch::cat(mine))));

@@ -38,6 +38,7 @@ const FitOptions& checked(const FitOptions& options) {
 
 std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& options, const Ranks& ranks) {
   const RankInfo me = ranks.me();
+  ranks.require_equal_samples("Model::fit", train.dataset()->size());
   if (!train.loader())
     return std::make_shared<data::Loader>(train.dataset(),
                                           data::LoaderOptions{.batch_size = options.batch_size,
@@ -81,7 +82,6 @@ class Fit {
         callbacks_(options.callbacks),
         run_{.model = model, .me = learner.ranks().me()} {
     if (!options.save_dir.empty() || !options.checkpoint_dir.empty()) notice_.emplace(ending_signals());
-    learner.ranks().require_equal_samples("Model::fit", train.dataset()->size());
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())

@@ -63,7 +63,7 @@ void Learner::prepare(const PrepareOptions& options) {
   options_ = options;
   step_.reset();
   optimizer_.reset();
-  if (!unread_optimizer_.empty())
+  if (options.optimizer && !unread_optimizer_.empty())
     log_warning(
         "[train] the optimizer starts anew: load() came before prepare() and has not read {}. Call load() after "
         "prepare() to go on with the optimizer's state, or with {{.reset_optimizer = true}} if it is not wanted",

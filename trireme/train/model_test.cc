@@ -173,6 +173,11 @@ TEST(Model, SaysThatALoadBeforePrepareLeavesTheOptimizerOut) {
   EXPECT_THAT(warnings({}),
               ElementsAre(AllOf(HasSubstr("one.optimizer.safetensors"), HasSubstr("load() after prepare()"))));
   EXPECT_THAT(warnings({.reset_optimizer = true}), ElementsAre());
+  const CaughtLog caught;
+  Model evaluated(seeded_net());
+  evaluated.load(file);
+  evaluated.prepare({.loss = torch::nn::CrossEntropyLoss()});
+  EXPECT_THAT(caught.lines(), ElementsAre());
 }
 
 TEST(Model, SavesTheWeightsAlone) {

@@ -18,7 +18,7 @@
 
 namespace trireme::train {
 
-/// A small value; for one thread at a time. From shard() on its functions are called by every rank at the same places.
+/// A small value; for one thread at a time. From share() on its functions are called by every rank at the same places.
 class Ranks {
  public:
   /// Calls init_parallel_env(). On this rank's device, or the one that is named.
@@ -35,12 +35,12 @@ class Ranks {
   /// Rank 0's weights for all. `trained` takes part in the exchange of gradients, unless nothing of it can be trained.
   void share(const std::shared_ptr<torch::nn::Module>& trained,
              const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {});
-  /// What averages the gradients; null before shard() and when there is nothing to train.
+  /// What averages the gradients; null before share() and when there is nothing to train.
   const std::shared_ptr<GradientSync>& sync() const { return sync_; }
 
   /// The numbers of each rank, by rank; their counts may differ.
   std::vector<std::vector<double>> numbers_of_all(const std::vector<double>& mine) const;
-  /// UsageError on every rank if the datasets that the ranks read are not equally large: they would wait for each other.
+  /// UsageError on every rank if the datasets of the ranks are not equally large: they would wait for each other.
   void require_equal_samples(const std::string& who, int64_t samples) const;
   /// The rows of each rank, by rank, on the CPU. `mine` may be undefined where there are none.
   std::vector<torch::Tensor> rows_of_all(const torch::Tensor& mine) const;

@@ -160,8 +160,24 @@ torch::Tensor Step::run(const LossFunction& loss, int64_t samples, std::optional
 
 void Step::begin_group() {
   if (gradient_versions(parameters_) != dropped_) drop_gradients();
+  follow_weights();
+}
+
+// Weights may be loaded at any time. While the averages are applied, the model holds no weights to follow.
+void Step::follow_weights() {
+  if (ema_ && ema_->applied()) return;
   if (masters_) masters_->follow_weights();
-  if (ema_) ema_->begin();
+  if (ema_) ema_->follow_weights();
+}
+
+optim::Ema* Step::ema() {
+  follow_weights();
+  return ema_ ? &*ema_ : nullptr;
+}
+
+optim::MasterWeights* Step::masters() {
+  follow_weights();
+  return masters_ ? &*masters_ : nullptr;
 }
 
 // The weight of a batch is its share of the samples of its group, which are known only with the last batch. Until then

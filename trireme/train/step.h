@@ -17,8 +17,8 @@
 // Accumulation. `accumulate` batches in a row form a group, and the optimizer steps at the end of each group. Batches
 // of a group weigh by their samples: four batches of 8, 8, 8 and 3 give the gradients of one batch of 27 with a mean
 // loss. Only the last backward of a group averages over the ranks. A group ends early with `.update = true`; without
-// that an incomplete group goes on with the next batch, also over the end of an epoch. A group starts without gradients:
-// what another backward has left in the parameters (a GAN's generator in its discriminator) is dropped.
+// that an incomplete group goes on with the next batch, also over the end of an epoch. A group starts without
+// gradients: what another backward has left in the parameters (a GAN's generator in its discriminator) is dropped.
 //
 // Precision. O1 runs the forward pass under autocast. O2 also keeps the weights in low precision: call
 // optim::lower_precision(*net, dtype) before DataParallel and before the optimizer is made; Step then makes the
@@ -107,8 +107,8 @@ class Step {
 
   torch::optim::Optimizer& optimizer() { return optimizer_; }
   optim::GradScaler& scaler() { return scaler_; }
-  optim::Ema* ema() { return ema_ ? &*ema_ : nullptr; }                        ///< null without ema_decay
-  optim::MasterWeights* masters() { return masters_ ? &*masters_ : nullptr; }  ///< null without O2
+  optim::Ema* ema();                ///< null without ema_decay
+  optim::MasterWeights* masters();  ///< null without O2
   const StepModel& model() const { return model_; }
   const StepOptions& options() const { return options_; }
 
@@ -120,6 +120,7 @@ class Step {
   double weight_of(int64_t samples, bool last);
   Update apply_gradients();
   void begin_group();
+  void follow_weights();
 
   StepModel model_;
   torch::optim::Optimizer& optimizer_;

@@ -137,6 +137,7 @@ TEST(Step, AveragesTheWeightsOfItsFirstCall) {
     const torch::NoGradGuard no_grad;
     for (Tensor& parameter : net->parameters()) parameter.fill_(0.5);
   }
+  EXPECT_TRUE(step.ema()->state()[0].second.eq(0.5).all().item<bool>()) << "before the first step";
   const Samples batch = samples(8);
   step(batch.x, batch.y);
   for (const auto& [name, average] : step.ema()->state()) EXPECT_TRUE(average.eq(0.5).all().item<bool>()) << name;

@@ -61,6 +61,7 @@ void StoreLink::begin(int attempt, const Objection& objection) {
   {
     const std::lock_guard lock(mutex_);
     outcome_.reset();
+    guessed_ = false;
   }
   clear_event(wake_);
   wait_for_everyone(objection);
@@ -118,14 +119,18 @@ void StoreLink::wait_for_outcome() {
       return;
     } catch (const std::exception& error) {
       if (slice.passed()) continue;
-      return settle(JobOutcome::lost(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what())));
+      return settle(JobOutcome::lost(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what())),
+                    /*guessed=*/true);
     }
   }
 }
 
-void StoreLink::settle(const JobOutcome& outcome) {
+void StoreLink::settle(const JobOutcome& outcome, bool guessed) {
   const std::lock_guard lock(mutex_);
-  if (!outcome_) outcome_ = outcome;
+  if (!outcome_) {
+    outcome_ = outcome;
+    guessed_ = guessed;
+  }
   raise_event(wake_);
 }
 
@@ -138,10 +143,11 @@ void StoreLink::report(const JobOutcome& failure) {
   try {
     settle(outcome_from_json(options_.store->compare_set(key("outcome"), "", to_json(failure))));
   } catch (const PeerError&) {
-    // The store is gone; the other nodes notice the same loss. The waiting thread may have noticed it first: what has failed
-    // here says more than the lost connection.
+    // The store is gone; the other nodes notice the same loss. The waiting thread may have noticed it first: what has
+    // failed here says more than the lost connection.
     const std::lock_guard lock(mutex_);
-    if (!outcome_ || outcome_->kind == JobOutcome::Kind::node_lost) outcome_ = failure;
+    if (!outcome_ || guessed_) outcome_ = failure;
+    guessed_ = false;
     raise_event(wake_);
   }
 }

@@ -99,7 +99,7 @@ class StoreLink : public JobLink {
   void call_off(const JobOutcome& outcome);
   std::optional<JobOutcome> loss();
   void wait_for_outcome();
-  void settle(const JobOutcome& outcome);
+  void settle(const JobOutcome& outcome, bool guessed = false);
   bool known();
   void end_attempt();
 
@@ -110,6 +110,7 @@ class StoreLink : public JobLink {
   std::atomic<bool> ending_ = false;  // the waiter shall stop waiting
   Mutex mutex_;
   std::optional<JobOutcome> outcome_ TRIREME_GUARDED_BY(mutex_);
+  bool guessed_ TRIREME_GUARDED_BY(mutex_) = false;  // the store was gone: other nodes may see it otherwise
 };
 
 }  // namespace trireme::launch
