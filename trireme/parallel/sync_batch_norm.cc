@@ -187,7 +187,8 @@ torch::Tensor batch_norm(const torch::Tensor& input, const std::optional<torch::
 
 // Kernels for these keys come before libtorch's own, which is for all devices. They stay until the process ends.
 void take_over_batch_norm() {
-  static const auto* const kernels = [] {
+  // Nobody reads it; unless it is kept, the leak checker takes the libraries for lost.
+  [[gnu::used]] static const auto* const kernels = [] {
     auto* libraries = new std::vector<torch::Library>();
     for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
       libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
@@ -195,7 +196,6 @@ void take_over_batch_norm() {
     }
     return libraries;
   }();
-  static_cast<void>(kernels);
 }
 
 template <typename Layer>
