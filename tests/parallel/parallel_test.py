@@ -29,6 +29,7 @@ BREAK_A_GROUP = {
     "no_sync_then_new_use",
     "parameters_not_finite",
     "parameters_that_differ",
+    "parameters_that_differ_early",
     "unused_everywhere",
     "used_then_unused",
 }
