@@ -60,8 +60,9 @@ function(trireme_use_torch target scope)
   if(TRIREME_SANITIZE)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
     get_target_property(tidy ${target} CXX_CLANG_TIDY)
-    if(tidy)  # a unity build includes .cc files
-      set_target_properties(${target} PROPERTIES CXX_CLANG_TIDY "${tidy};--checks=-bugprone-suspicious-include")
+    if(tidy)  # a unity build includes .cc files, and torch numbers its devices with signed char
+      set_target_properties(${target} PROPERTIES
+        CXX_CLANG_TIDY "${tidy};--checks=-bugprone-suspicious-include,-bugprone-signed-char-misuse")
     endif()
   endif()
   # libtorch is compiled with NDEBUG: without it, its headers would check members that the library does not set.

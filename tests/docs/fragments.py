@@ -1,7 +1,7 @@
 """The C++ fragments of the pages as one source file, so that the compiler sees every call that a page shows.
 
-A fragment is a block that is no whole program. It becomes the body of a function; what it takes for granted is declared
-before it, for each page under its name in CONTEXT. A program is compiled by run_test.py as its page says.
+A fragment is a part of a program. It becomes the body of a function; the names that it uses without
+declaring them are declared before it, for each page under its name in CONTEXT. A program is compiled by run_test.py as its page says.
 """
 import re
 

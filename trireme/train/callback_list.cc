@@ -18,8 +18,9 @@ void CallbackList::load_state(const std::string& text) const {
   for (const Owned<Callback>& one : all_)
     if (!one->state_text().empty()) with_state.push_back(&*one);
   if (lines.size() != with_state.size())
-    return log_warning("[train] the checkpoint has the states of {} callbacks, and this fit has {}; they start anew",
-                       lines.size(), with_state.size());
+    return log_warning(
+        "[train] the checkpoint has the states of {} callbacks, and this fit has {}; they start again from nothing",
+        lines.size(), with_state.size());
   for (size_t i = 0; i < lines.size(); ++i) with_state[i]->load_state(lines[i]);
 }
 

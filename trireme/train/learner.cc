@@ -65,8 +65,8 @@ void Learner::prepare(const PrepareOptions& options) {
   optimizer_.reset();
   if (options.optimizer && !unread_optimizer_.empty())
     log_warning(
-        "[train] the optimizer starts anew: load() came before prepare() and has not read {}. Call load() after "
-        "prepare() to go on with the optimizer's state, or with {{.reset_optimizer = true}} if it is not wanted",
+        "[train] the optimizer starts without its saved state: load() came before prepare() and has not read {}. Call "
+        "load() after prepare() to go on with that state, or with {{.reset_optimizer = true}} if it is not wanted",
         std::exchange(unread_optimizer_, {}).string());
 }
 

@@ -44,8 +44,7 @@ void Engine::check_alive(const Operation& call) {
   if (::getpid() != owner_)
     throw UsageError(
         "rank {}: {} in a process that was forked from process {}, to which the group belongs; start programs by exec, "
-        "or "
-        "fork before init_parallel_env()",
+        "or fork before init_parallel_env()",
         called(rank()), to_string(call.kind), owner_);
   std::unique_lock lock(mutex_);
   if (!failure_) return;

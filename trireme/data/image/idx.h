@@ -30,7 +30,7 @@ struct IdxArray {
 /// something else or when header and length disagree. Allocates nothing by what the header says.
 IdxArray parse_idx(std::string content, const std::string& name);
 
-/// The content of a plain or gzip file; which of the two is told by its first bytes, not by its name. Throws
+/// The content of a plain or gzip file; its first bytes decide which, not its name. Throws
 /// SystemError when it cannot be read, UsageError when the compressed data is damaged or the content is larger than
 /// `limit` bytes: a small file can unpack to any size.
 std::string read_plain_or_gzip(const std::filesystem::path& path, size_t limit);
