@@ -5,7 +5,7 @@ REPEAT ?= 10
 
 SOURCES = $(shell find $(wildcard trireme cli apps examples tests bench) -name '*.h' -o -name '*.cc')
 
-.PHONY: help build test sanitize sanitize-torch interop demo bench install format tidy soak clean setup-test setup-sanitize format-check
+.PHONY: help build test sanitize interop demo bench install format tidy soak clean setup-test setup-sanitize format-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -28,11 +28,6 @@ sanitize: setup-sanitize format-check  ## layout, static checks, sanitizers, fuz
 	cmake --preset tsan
 	cmake --build --preset tsan
 	ctest --preset tsan -j $(JOBS)
-
-sanitize-torch: setup-sanitize  ## static checks and sanitizers for the modules with torch
-	cmake --preset asan-torch
-	cmake --build --preset asan-torch
-	ctest --preset asan-torch -j $(JOBS)
 
 interop:  ## tests against the real PyTorch and PaddlePaddle (6 GB, fetched once)
 	setup/setup.sh interop

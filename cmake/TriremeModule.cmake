@@ -58,6 +58,10 @@ function(trireme_test name)
   if(Trireme::torch IN_LIST ARG_DEPENDS)
     # Tests run in parallel; with one libtorch thread per core in each of them, the threads would wait for each other.
     list(APPEND properties ENVIRONMENT OMP_NUM_THREADS=1)
+    if(TRIREME_SANITIZE)  # tests of how much memory grows: ASan keeps less of what is freed
+      list(APPEND properties ENVIRONMENT_MODIFICATION
+        "ASAN_OPTIONS=string_append::quarantine_size_mb=16:thread_local_quarantine_size_kb=64")
+    endif()
     _trireme_file_entries(${name} single "${ARG_SOURCES}" "${properties}")
   else()
     # Halves the compile time. The tested module stays optimized. Tests with libtorch must match the precompiled header.

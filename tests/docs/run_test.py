@@ -4,18 +4,18 @@ Programs are compiled with -Wall -Wextra besides, and a warning is an error.
 """
 import os
 import re
+import shlex
 import shutil
-import subprocess
 from collections import Counter
 from pathlib import Path
 
+import installed_copy
 import pages
 from machines import machines, main
 from trireme_test import TRIREME, Case
 
 BUILD = Path(TRIREME).resolve().parents[1]
 PATIENCE = 300  # a program with <torch/torch.h> takes half a minute to compile, on a busy machine several times that
-WARNINGS = ("-Wall", "-Wextra", "-Werror")
 HOST, FOLDER = "node1", "/home/you/job"  # what the pages call the machine and the folder
 # What differs from run to run, and what stands for it when pages and runs are compared.
 VARYING = ((r"\b\d+\.\d+ s\b", "# s"), (r"after \d+ ms\b", "after # ms"), (r"\b(pid|process) \d+", r"\1 #"),
@@ -53,14 +53,14 @@ class PageCase(Case):
                 self.compare(place, block, last)
 
     def prepare(self):
-        installed = self.install()
+        installed = installed_copy.prefix(BUILD)
         self.work = self.folder / "job"
         self.work.mkdir()
         self.page_environment = {
             "PATH": f"{self.strict_compiler()}:{installed}/bin:{os.environ['PATH']}",
-            "CXXFLAGS": " ".join(WARNINGS),  # what CMake adds
+            "CXXFLAGS": " ".join(installed_copy.WARNINGS),  # what CMake adds
             "CMAKE_PREFIX_PATH": str(installed),
-            "PKG_CONFIG_PATH": str(next(installed.rglob("trireme.pc")).parent),
+            "PKG_CONFIG_PATH": str(installed_copy.pkg_config_path(BUILD)),
             "CUDA_VISIBLE_DEVICES": "-1",  # the pages show a machine without GPUs
             "LC_ALL": "C.UTF-8"}
 
@@ -69,16 +69,10 @@ class PageCase(Case):
         folder = self.folder / "strict"
         folder.mkdir()
         wrapper = folder / "g++"
-        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} {" ".join(WARNINGS)} "$@"\n')
+        options = (f"-I{installed_copy.precompiled(BUILD)}", *installed_copy.WARNINGS)
+        wrapper.write_text(f'#!/bin/sh\nexec {shutil.which("g++")} {shlex.join(options)} "$@"\n')
         wrapper.chmod(0o755)
         return folder
-
-    def install(self):
-        prefix = self.folder / "installed"
-        done = subprocess.run(["cmake", "--install", BUILD, "--prefix", prefix], env={**os.environ, "DESTDIR": ""},
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout)
-        return prefix
 
     def run_block(self, place, block):
         script = f"set -euo pipefail\n{block.text}"

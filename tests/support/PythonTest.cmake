@@ -1,13 +1,14 @@
 # Tests of the program from outside, in Python without packages.
 #
-#   trireme_python_test(exit_test.py LABEL launch TIMEOUT 60 [SERIAL] [ENVIRONMENT NAME=VALUE …])
+#   trireme_python_test(exit_test.py LABEL launch TIMEOUT 60 [SERIAL] [NEEDS FIXTURE] [ENVIRONMENT NAME=VALUE …])
 #
 # gives one ctest entry for each test class of the file: `launch.exit_test.Culprit`. A test class is one whose base, but
-# not whose own name, ends in Case. SERIAL: it measures time, so nothing else runs beside it.
+# not whose own name, ends in Case. SERIAL: it measures time, so nothing else runs beside it. NEEDS: a fixture
+# that another test sets up.
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 
 function(trireme_python_test file)
-  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT" "ENVIRONMENT" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "LABEL;TIMEOUT;NEEDS" "ENVIRONMENT" ${ARGN})
   set(path ${CMAKE_CURRENT_SOURCE_DIR}/${file})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${path})
   file(STRINGS ${path} classes REGEX "^class [A-Za-z0-9_]+\\(.*Case\\):")
@@ -21,6 +22,7 @@ function(trireme_python_test file)
     set(name ${ARG_LABEL}.${stem}.${class})
     add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${path} ${class})
     set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${ARG_SERIAL}
+      FIXTURES_REQUIRED "${ARG_NEEDS}"
       ENVIRONMENT "TRIREME=${PROJECT_BINARY_DIR}/bin/trireme;PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/support;PYTHONDONTWRITEBYTECODE=1;TRIREME_SANITIZE=${TRIREME_SANITIZE};${ARG_ENVIRONMENT}")
   endforeach()
 endfunction()
