@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIREME = os.environ.get("TRIREME", str(ROOT / "build/bin/trireme"))
 MARK = "TRIREME_TEST_MARK"
 SANITIZED = bool(os.environ.get("TRIREME_SANITIZE"))  # such a program is several times as large and as slow
-INHERITED = ("PATH", "LANG", "TERM", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
+INHERITED = ("PATH", "LANG", "TERM", "CUDA_VISIBLE_DEVICES", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
 FOREVER = "while :; do sleep 0.1; done"  # a worker's idle loop: traps run between the short sleeps
 
 _marks = itertools.count(1)

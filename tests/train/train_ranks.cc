@@ -56,7 +56,7 @@ void say(const Results& results) {
 void say_parameters(const Model& model) {
   std::vector<double> all;
   for (const torch::Tensor& parameter : model.parameters()) {
-    const torch::Tensor flat = parameter.detach().to(torch::kDouble).reshape({-1});
+    const torch::Tensor flat = parameter.detach().to(torch::kCPU, torch::kDouble).reshape({-1});
     all.insert(all.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
   }
   for (const std::string& one : all_gather_object(fmt::format("{}", fmt::join(all, " "))))

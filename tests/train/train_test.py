@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import time
+import unittest
 from pathlib import Path
 
 from trireme_test import ROOT, SANITIZED, TRIREME, Case, main
@@ -35,6 +36,13 @@ class RanksCase(Case):
             self.assertEqual(len(got[name]), len(numbers), name)
             for one, other in zip(got[name], numbers):
                 self.assertAlmostEqual(one, other, delta=tolerance, msg=name)
+
+
+@unittest.skipUnless(os.access("/dev/nvidiactl", os.F_OK), "no NVIDIA GPU here")
+class Gpu(RanksCase):
+    def test_it_is_found_although_libtorch_was_used_before(self):
+        """The case seeds libtorch and makes tensors before the ranks meet."""
+        self.assertRegex(self.run_ranks(1, "fit", 64, 16, 1, 0).err, "rank 0: cuda:0 ")
 
 
 class Training(RanksCase):

@@ -86,7 +86,7 @@ torch::Tensor smooth_loss(const torch::Tensor& output, const torch::Tensor& labe
 void show(const std::string& how, const torch::nn::Module& net, const World& world) {
   std::string bytes;
   for (const torch::Tensor& parameter : net.parameters()) {
-    const torch::Tensor flat = parameter.detach().contiguous();
+    const torch::Tensor flat = parameter.detach().cpu().contiguous();
     bytes.append(static_cast<const char*>(flat.const_data_ptr()), flat.nbytes());
   }
   std::cout << fmt::format("rank {} {}: {:x}\n", world.rank(), how, std::hash<std::string>()(bytes)) << std::flush;

@@ -1,6 +1,5 @@
 #include "trireme/parallel/backward_watch.h"
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
@@ -54,13 +53,9 @@ class WatchedEngine final : public torch::autograd::Engine {
   }
 };
 
-// An engine makes a queue for each device at its first backward and never again. libtorch's CUDA part is loaded only
-// when it is needed, perhaps after a backward on the CPU; the GPUs' backwards then go to an engine that knows them.
 torch::autograd::Engine& watched_engine() {
-  static auto* const cpu_engine = new WatchedEngine;
-  if (!c10::impl::hasDeviceGuardImpl(c10::DeviceType::CUDA)) return *cpu_engine;
-  static auto* const gpu_engine = new WatchedEngine;
-  return *gpu_engine;
+  static auto* const engine = new WatchedEngine;
+  return *engine;
 }
 
 // Installed while the program loads: a process must use one engine from its first backward on.

@@ -1,9 +1,11 @@
 #include "trireme/comm/backends/nccl.h"
 
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include "trireme/comm/backends/cuda_plugin.h"
 #include "trireme/comm/c10d_store.h"
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/plugin.h"
 
@@ -15,13 +17,29 @@ struct Loaded {
   std::string problem;
 };
 
+const Plugin& library() {
+  static const Plugin opened = Plugin::open("libtrireme_cuda.so");
+  return opened;
+}
+
+// Loading takes a second, so not where the launcher or the user has chosen the CPU.
+bool may_use_gpu() {
+  if (::access("/dev/nvidiactl", F_OK) != 0) return false;
+  if (env::get_nonempty("FLAGS_selected_gpus")) return true;
+  const auto visible = env::get("CUDA_VISIBLE_DEVICES");
+  return (!visible || (!visible->empty() && *visible != "-1")) && env::get("PADDLE_DISTRI_BACKEND") != "gloo";
+}
+
+// Before main(): libtorch asks for its CUDA part once, at its first use (torch::manual_seed(), a backward on the CPU),
+// and never again. What init_parallel_env() loaded after that would not be seen.
+[[maybe_unused]] const bool loaded_in_time = may_use_gpu() && library();
+
 Loaded load() {
-  const Plugin library = Plugin::open("libtrireme_cuda.so");
-  if (!library)
-    return {nullptr, library.problem() +
+  if (!library())
+    return {nullptr, library().problem() +
                          "; it is built where libtorch comes with CUDA (setup/setup.sh build on a machine "
                          "with a GPU) or set TRIREME_PLUGIN_DIR"};
-  const auto* plugin = library.symbol<const CudaPlugin>(kCudaPluginSymbol);
+  const auto* plugin = library().symbol<const CudaPlugin>(kCudaPluginSymbol);
   if (!plugin || plugin->version != kCudaPluginVersion)
     return {nullptr, "libtrireme_cuda.so is of another version of Trireme; build and install both together"};
   if (!torch::cuda::is_available()) return {nullptr, "libtorch finds no usable GPU (driver, CUDA_VISIBLE_DEVICES)"};

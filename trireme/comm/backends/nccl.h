@@ -1,5 +1,5 @@
-// libtorch's NCCL for CUDA tensors, from libtrireme_cuda.so, which is loaded when there is a GPU: a program that uses
-// none needs no CUDA library.
+// libtorch's NCCL for CUDA tensors, from libtrireme_cuda.so, which is loaded before main() when there is a GPU: a program
+// that uses none needs no CUDA library.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct NcclOptions {
 /// UsageError when why_no_cuda() says something.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const NcclOptions& options);
 
-/// Loads libtrireme_cuda.so and with it libtorch's CUDA part. Nothing when that has worked, else why not.
+/// Nothing when libtrireme_cuda.so, and with it libtorch's CUDA part, is loaded and finds a GPU; else why not.
 std::optional<std::string> why_no_cuda();
 
 /// A name for the GPU that is the same in every process, e.g. its UUID.
