@@ -53,7 +53,8 @@ models::ClassifierPtr load_network(const TrainConfig& config) {
   const config::Global& global = config.global;
   const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
   torch::manual_seed(static_cast<uint64_t>(global.seed));
-  const trainer::Network net = trainer::make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
+  const trainer::RoleModels net =
+      trainer::make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
   if (!weights.empty())
     trainer::load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
   else if (!main_arch(config.arch).pretrained.wanted)

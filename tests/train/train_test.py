@@ -88,10 +88,11 @@ class Training(RanksCase):
             self.assert_says(result, rf"rank {rank} stops: training: 1[12] of 120 samples .* 10 are allowed")
 
     def test_datasets_of_other_sizes_are_named_before_anything_waits(self):
-        result = self.run_ranks(2, "uneven")
-        for rank in range(2):
-            for what in ("fit", "evaluate"):
-                self.assert_says(result, rf"rank {rank}, {what}: .* 40 samples on rank 1 and 60 on rank 0")
+        for samples in (40, 0):
+            result = self.run_ranks(2, "uneven", samples)
+            for rank in range(2):
+                for what in ("fit", "evaluate", "predict"):
+                    self.assert_says(result, rf"rank {rank}, {what}: .* {samples} samples on rank 1 and 60 on rank 0")
 
     def test_a_signal_to_one_rank_ends_all_after_they_saved(self):
         result = self.launch("-n", 2, "--tee", "all", PROGRAM, "interrupt", self.folder / "out", env=PLAIN, timeout=SECONDS)

@@ -2,6 +2,8 @@
 // overflow.
 // trainer_ranks three_ways CONFIG: the same training by Trainer, by Model::fit and by a loop over Step; prints a
 // checksum of the weights of each.
+// trainer_ranks uneven CONFIG LOADER LIST: a training in which rank 1 has another list of pictures for
+// DataLoader.LOADER; prints the error of each rank.
 #include <torch/torch.h>
 
 #include <functional>
@@ -29,7 +31,7 @@ struct Outcome {
   bool stepped, changed;
 };
 
-Outcome take_step(const trainer::Network& net, train::Step& step, const train::Ranks& ranks, float factor) {
+Outcome take_step(const trainer::RoleModels& net, train::Step& step, const train::Ranks& ranks, float factor) {
   const NoSync local(ranks.sync());
   const torch::Tensor weight = net.trained()->parameters()[0];
   const torch::Tensor before = weight.detach().clone();
@@ -40,7 +42,7 @@ Outcome take_step(const trainer::Network& net, train::Step& step, const train::R
 void overflow(const std::string& file) {
   const config::TrainConfig config = config::load(file, {"AMP.use_amp=True", "AMP.dtype=float16"});
   train::Ranks ranks = ready_ranks(config.global);
-  const trainer::Network net = make_network(config.arch);
+  const trainer::RoleModels net = make_network(config.arch);
   ranks.share(net.trained(), net.frozen());
   const auto optimizer = make_optimizer(config, *net.trained());
   train::Step step = make_step(config, net, ranks, *optimizer);
@@ -132,10 +134,27 @@ void three_ways(const std::string& file) {
   by_loop(config, world);
 }
 
+// --- another dataset on one rank
+
+void uneven(const std::string& file, const std::string& loader, const std::string& list) {
+  const World world = init_parallel_env();
+  std::vector<std::string> overrides;
+  if (world.rank() == 1) overrides.push_back(fmt::format("DataLoader.{}.dataset.cls_label_path={}", loader, list));
+  const config::TrainConfig config = config::load(file, overrides);
+  try {
+    Trainer(config).train();
+  } catch (const UsageError& error) {
+    std::cerr << fmt::format("rank {}: {}\n", world.rank(), error.what()) << std::flush;
+  }
+}
+
 }  // namespace
 
 int main(int, char** argv) try {
-  std::string(argv[1]) == "overflow" ? overflow(argv[2]) : three_ways(argv[2]);
+  const std::string what = argv[1];
+  if (what == "overflow") overflow(argv[2]);
+  if (what == "three_ways") three_ways(argv[2]);
+  if (what == "uneven") uneven(argv[2], argv[3], argv[4]);
 } catch (const Error& error) {
   std::cerr << error.what() << std::endl;
   return error.exit_code();

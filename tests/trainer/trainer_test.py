@@ -75,6 +75,17 @@ class Ranks(TrainerCase):
         line = "[Eval][Epoch 2][Avg]"
         self.assertAlmostEqual(self.numbers(alone, line)[0]["loss"], self.numbers(result, line)[0]["loss"], delta=2e-4)
 
+    def test_datasets_of_other_sizes_are_named_on_every_rank(self):
+        lines = (self.folder / "data/list.txt").read_text().splitlines(keepends=True)
+        self.write("data/short.txt", "".join(lines[:40]))
+        program = Path(TRIREME).parent / "trainer_ranks"
+        for loader in ("Train", "Eval"):
+            result = self.launch("-n", 2, "--tee", "all", program, "uneven", "config.yaml", loader, "data/short.txt",
+                                 env=PLAIN, timeout=SECONDS)
+            self.assert_ends(result, 0)
+            for rank in range(2):
+                self.assert_says(result, rf"rank {rank}: DataLoader.{loader}: .* 40 samples on rank 1 and 48 on rank 0")
+
     def test_overflow_on_one_rank_leaves_the_step_out_on_all(self):
         program = Path(TRIREME).parent / "trainer_ranks"
         result = self.launch("-n", 2, "--tee", "all", program, "overflow", "config.yaml", env=PLAIN, timeout=SECONDS)

@@ -27,10 +27,7 @@ std::string files_in(const fs::path& folder) {
     if (extension == ".yaml" || extension == ".yml") names.push_back(printable(entry.path().filename().string()));
   }
   std::sort(names.begin(), names.end());
-  const size_t all = names.size();
-  if (all > kShownFiles) names.resize(kShownFiles);
-  if (all > kShownFiles) names.push_back(fmt::format("and {} more", all - kShownFiles));
-  return names.empty() ? "it has no .yaml file" : fmt::format("name a file in it: {}", join(names, ", "));
+  return names.empty() ? "it has no .yaml file" : fmt::format("name a file in it: {}", join_some(names, kShownFiles));
 }
 
 /// What to do about a file that cannot be read because of `number`, an errno.

@@ -35,6 +35,8 @@ TEST(Text, Split) {
 TEST(Text, JoinIsTheOppositeOfSplit) {
   EXPECT_EQ(join({"a", "", "c"}, ","), "a,,c");
   EXPECT_EQ(join({}, ","), "");
+  EXPECT_EQ(join_some({"a", "b", "c"}, 3), "a, b, c");
+  EXPECT_EQ(join_some({"a", "b", "c"}, 1, "; "), "a and 2 more");
 }
 
 TEST(Text, Trim) {

@@ -25,6 +25,12 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return fmt::format("{}", fmt::join(parts, separator));
 }
 
+std::string join_some(std::vector<std::string> parts, size_t most, std::string_view separator) {
+  const size_t more = parts.size() - std::min(parts.size(), most);
+  parts.resize(parts.size() - more);
+  return join(parts, separator) + (more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpace);

@@ -12,6 +12,8 @@ namespace trireme {
 /// "a,b,,c" at ',' -> {"a","b","","c"}; an empty text gives no parts.
 std::vector<std::string> split(std::string_view text, char separator);
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
+/// The first `most` parts, and how many there are besides: "a, b and 3 more".
+std::string join_some(std::vector<std::string> parts, size_t most, std::string_view separator = ", ");
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string to_hex(std::string_view bytes);

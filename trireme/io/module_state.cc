@@ -24,15 +24,6 @@ bool fits(const torch::Tensor& ours, const torch::Tensor& theirs) {
   return ours.sizes() == theirs.sizes() && ours.is_floating_point() == theirs.is_floating_point();
 }
 
-std::string some_of(std::vector<std::string> names, std::string_view separator) {
-  const size_t count = names.size();
-  if (count > kShownNames) {
-    names.resize(kShownNames);
-    names.push_back(fmt::format("and {} more", count - kShownNames));
-  }
-  return join(names, separator);
-}
-
 struct Comparison {
   LoadReport report;
   std::vector<std::string> mismatches;  // with both shapes
@@ -61,7 +52,7 @@ Comparison compare(const TensorMap& ours, const TensorMap& theirs) {
 void check(const Comparison& found, const LoadOptions& options) {
   std::string what;
   const auto add = [&](const char* title, const std::vector<std::string>& names) {
-    if (!names.empty()) what += fmt::format("\n  {} {}: {}", names.size(), title, some_of(names, ", "));
+    if (!names.empty()) what += fmt::format("\n  {} {}: {}", names.size(), title, join_some(names, kShownNames));
   };
   if (options.strict) add("missing there", found.report.missing);
   if (options.strict) add("unknown here", found.report.unexpected);

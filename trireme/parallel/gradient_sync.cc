@@ -27,6 +27,8 @@
 namespace trireme {
 namespace {
 
+constexpr size_t kShownNames = 10;
+
 const DataParallelOptions& checked(const DataParallelOptions& options) {
   if (options.comm_buffer_size < 1 || options.last_comm_buffer_size < 1)
     throw UsageError(
@@ -36,14 +38,6 @@ const DataParallelOptions& checked(const DataParallelOptions& options) {
     throw UsageError("DataParallel: parameter_check_interval = {}; it must be 0 (never) or more",
                      options.parameter_check_interval);
   return options;
-}
-
-// At most ten, and how many more.
-std::string some_of(std::vector<std::string> names) {
-  const size_t shown = std::min<size_t>(names.size(), 10);
-  const std::string rest = names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "";
-  names.resize(shown);
-  return join(names, ", ") + rest;
 }
 
 }  // namespace
@@ -283,7 +277,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       fail(
           fmt::format("no gradient in this backward for {}, which had one in the first; if the model uses other "
                       "parameters from step to step, set find_unused_parameters = true",
-                      some_of(missing)));
+                      join_some(missing, kShownNames)));
     for (const size_t place : ready) reducer_->mark_ready(place);
   }
 
@@ -308,7 +302,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     fail(
         fmt::format("parameter {} gets a gradient now but got none in the first backward; if the model uses other "
                     "parameters from step to step, set find_unused_parameters = true",
-                    some_of(names)));
+                    join_some(names, kShownNames)));
   }
 
   [[noreturn]] void fail(const std::string& reason) {

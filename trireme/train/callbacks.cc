@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -78,13 +79,18 @@ std::string WatchCallback::state_text() const {
 }
 
 void WatchCallback::load_state(const std::string& text) {
-  const std::vector<std::string> words = split(text, ' ');
-  if (words.size() != 4 || words[0] != name_)
+  std::istringstream words(text);
+  std::string name, best;
+  int64_t waited = 0, cooling = 0;
+  words >> name >> waited >> cooling >> best;
+  char* end = best.data();
+  const double value = best == "none" ? 0 : std::strtod(best.c_str(), &end);
+  if (!words || name != name_ || (best != "none" && *end != '\0'))
     throw UsageError("the checkpoint has '{}' where the state of {} should be; give fit() the same callbacks", text,
                      name_);
-  waited_ = std::stoll(words[1]);
-  cooling_ = std::stoll(words[2]);
-  watch_.set_best(words[3] == "none" ? std::nullopt : std::optional(std::strtod(words[3].c_str(), nullptr)));
+  waited_ = waited;
+  cooling_ = cooling;
+  watch_.set_best(best == "none" ? std::nullopt : std::optional(value));
 }
 
 EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)

@@ -74,7 +74,7 @@ class Training : public testing::Test {
   }
 
   Model model_{torch::nn::Linear(1, 1)};
-  trireme::Run run_{.model = model_, .me = {}};
+  trireme::Run run_{model_, {}};
   TempDir folder_;
 };
 
@@ -155,6 +155,17 @@ TEST_F(Training, CallbacksForgetTheFitBefore) {
     }
   }
   EXPECT_DOUBLE_EQ(model_.learning_rate(), 1.0);
+}
+
+TEST_F(Training, ADamagedStateIsShown) {
+  EarlyStopping stopping;
+  stopping.load_state("EarlyStopping 2 0 0x1.8p-1");
+  EXPECT_EQ(stopping.state_text(), "EarlyStopping 2 0 0x1.8p-1");
+  stopping.load_state("EarlyStopping 0 1 none");
+  EXPECT_EQ(stopping.state_text(), "EarlyStopping 0 1 none");
+  for (const char* text : {"", "EarlyStopping", "EarlyStopping x 0 none", "EarlyStopping 1 0 some", "Other 1 0 none"})
+    EXPECT_THAT([&] { stopping.load_state(text); },
+                ThrowsMessage<UsageError>(HasSubstr(fmt::format("has '{}'", text))));
 }
 
 TEST_F(Training, FollowsASchedule) {

@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/train/eval_batches.h"
-#include "trireme/train/stopwatch.h"
+#include "trireme/train/pace.h"
 
 namespace trireme::train {
 namespace {
@@ -43,12 +43,14 @@ template <typename Use>
 void each_batch(Learner& learner, EvalBatches& batches, const CallbackList& callbacks, Run& run, const Hooks& hooks,
                 Use use) {
   const auto averaged = learner.averaged_weights();
-  Stopwatch watch;
+  Pace pace;
   batches.each([&](const data::Batch& batch) {
-    run.reader_seconds += watch.lap();
+    pace.read();
+    run.reader_seconds = pace.reader_seconds();
     callbacks.call(hooks.batch_begin, run);
     use(batch);
-    run.batch_seconds += watch.lap();
+    pace.done(batch.data.size(0));
+    run.batch_seconds = pace.work_seconds();
     callbacks.call(hooks.batch_end, run);
     ++run.step;
   });

@@ -1,22 +1,23 @@
-// Model::fit: epochs of steps. Distribution is not seen here: the learner averages gradients, the meter adds up numbers
-// over the ranks, and the loader deals out samples.
+// Model::fit: the loop (loop.h) with callbacks. Distribution is not seen here: the learner averages gradients, the meter
+// adds up numbers over the ranks, and the loader deals out samples.
 #include <signal.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/core/preemption.h"
 #include "trireme/data/loader.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/bad_total.h"
 #include "trireme/train/callback_list.h"
 #include "trireme/train/evaluation.h"
 #include "trireme/train/learner.h"
+#include "trireme/train/loop.h"
 #include "trireme/train/model.h"
-#include "trireme/train/stopwatch.h"
+#include "trireme/train/pace.h"
 
 namespace trireme::train {
 namespace {
@@ -55,9 +56,10 @@ std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& 
   return train.loader();
 }
 
-/// Those of Ctrl-C and SIGTERM that would end the process: the program handles the others.
-std::vector<int> ending_signals() {
+/// Where something is saved, those of Ctrl-C and SIGTERM that would end the process: the program handles the others.
+std::vector<int> signals_of(const FitOptions& options) {
   std::vector<int> signals;
+  if (options.save_dir.empty() && options.checkpoint_dir.empty()) return signals;
   for (const int signal : {SIGINT, SIGTERM}) {
     struct sigaction action {};
     const bool known = ::sigaction(signal, nullptr, &action) == 0 && (action.sa_flags & SA_SIGINFO) == 0;
@@ -71,17 +73,16 @@ constexpr const char* kTraining = "training";
 constexpr const char* kUnevaluated = "unevaluated";  // a signal came after the last batch of an epoch
 constexpr const char* kStopped = "stopped";          // by a callback: there is nothing left to do
 
-class Fit {
+class Fit : private Training {
  public:
   Fit(Model& model, Learner& learner, const Samples& train, const FitOptions& options)
       : learner_(learner),
         options_(checked(options)),
         loader_(loader_of(train, options, learner.ranks())),
         bad_(train.dataset(), "training"),
-        meter_({"loss"}, learner.metrics()),
         callbacks_(options.callbacks),
-        run_{.model = model, .me = learner.ranks().me()} {
-    if (!options.save_dir.empty() || !options.checkpoint_dir.empty()) notice_.emplace(ending_signals());
+        run_(model, learner.ranks().me()),
+        loop_(*this, run_, {learner.step(), learner.ranks(), Meter({"loss"}, learner.metrics())}, signals_of(options)) {
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
@@ -95,22 +96,13 @@ class Fit {
     learner_.step().drop_gradients();
     callbacks_.call(&Callback::on_train_begin, run_);
     resume();
-    for (; run_.epoch < run_.epochs && !stopping_; ++run_.epoch) {
-      train_epoch();
-      const bool cut_short = run_.signal != 0;
-      if (!cut_short) evaluate_if_due();
-      agree_to_stop();
-      save_checkpoint_if_due(cut_short);
-      if (run_.signal != 0) break;
-    }
+    if (phase_ != kStopped) loop_.run();
+    run_.signal = loop_.signal();
     if (run_.signal != 0 && run_.is_main())
       log_warning("[train] epoch {}/{}, step {}/{}: ends by {}", run_.epoch + 1, run_.epochs, run_.step, run_.steps,
-                  run_.signal == SIGINT ? "Ctrl-C (SIGINT)" : "SIGTERM");
+                  signal_name(run_.signal));
     callbacks_.call(&Callback::on_train_end, run_);
-    if (run_.signal != 0) {
-      notice_.reset();
-      ::raise(run_.signal);
-    }
+    loop_.raise_signal();
     return results_;
   }
 
@@ -131,6 +123,11 @@ class Fit {
     run_.save_dir = options_.save_dir;
   }
 
+  /// Whole ones, the last perhaps in part.
+  int64_t epochs_for(int64_t batches) const {
+    return batches <= 0 ? 0 : (batches + loader_->size() - 1) / loader_->size();
+  }
+
   // --- exact resume
 
   TrainingState state() {
@@ -138,12 +135,20 @@ class Fit {
     state.loader = *loader_;
     state.extra.emplace_back(
         "fit", [this] { return fmt::format("{} {}", run_.iteration, phase_); },
-        [this](const std::string& text) {
-          run_.iteration = std::stoll(text);
-          phase_ = text.substr(text.find(' ') + 1);
-        });
+        [this](const std::string& text) { load_state(text); });
     state.extra.emplace_back("callbacks", callbacks_);
     return state;
+  }
+
+  void load_state(const std::string& text) {
+    std::istringstream words(text);
+    int64_t batches = 0;
+    std::string phase;
+    words >> batches >> phase;
+    if (!words || (phase != kTraining && phase != kUnevaluated && phase != kStopped))
+      throw UsageError("the checkpoint has '{}' where the state of a fit should be, such as '640 training'", text);
+    run_.iteration = batches;
+    phase_ = phase;
   }
 
   void resume() {
@@ -153,97 +158,89 @@ class Fit {
     run_.epoch = restored.epoch;
     if (run_.is_main()) log_info("[train] {} batches in {} epochs are done", run_.iteration, run_.epoch);
     if (options_.num_iters) run_.epochs = run_.epoch + epochs_for(*options_.num_iters - run_.iteration);
-    stopping_ = phase_ == kStopped;
     if (phase_ != kUnevaluated) return;
     --run_.epoch;
     evaluate_if_due();
-    agree_to_stop();
+    loop_.agree_to_stop(run_.stop);
     ++run_.epoch;
   }
 
   /// `cut_short`: a signal came before the evaluation.
   void save_checkpoint_if_due(bool cut_short) {
-    const bool last = stopping_ || run_.epoch + 1 >= run_.epochs;
+    const bool last = loop_.stopping() || run_.epoch + 1 >= run_.epochs;
     if (!checkpoint_ || (!last && (run_.epoch + 1) % options_.save_freq != 0)) return;
     const bool complete = run_.step == run_.steps;
     const bool enough = options_.num_iters && run_.iteration >= *options_.num_iters;
-    const bool by_callback = stopping_ && run_.signal == 0 && !enough;
+    const bool by_callback = loop_.stopping() && loop_.signal() == 0 && !enough;
     phase_ = by_callback ? kStopped : complete && cut_short ? kUnevaluated : kTraining;
     checkpoint_->save(state(), {.step = run_.iteration, .epoch = complete ? run_.epoch + 1 : run_.epoch});
   }
 
   // --- an epoch
 
-  void train_epoch() {
-    meter_.reset();
+  /// A loader of the caller's may stand within an epoch: then the first one is the rest of that.
+  int64_t begin_epoch() override {
     run_.logs = {};
     run_.reader_seconds = run_.batch_seconds = 0;
-    Stopwatch watch;
-    auto batch = begin_epoch();
-    callbacks_.call(&Callback::on_epoch_begin, run_);
-    for (run_.step = 0; batch != data::Loader::end(); ++batch) {
-      run_.reader_seconds += watch.lap();
-      callbacks_.call(&Callback::on_train_batch_begin, run_);
-      const ModelBatch split = learner_.split(*batch);
-      meter_.add(learner_.numbers(learner_.train(split, ends_group()), split, run_.step));
-      run_.logged = is_logged();
-      if (run_.logged) look_at_results();
-      run_.batch_seconds += watch.lap();
-      callbacks_.call(&Callback::on_train_batch_end, run_);
-      ++run_.step;
-      ++run_.iteration;
-      // Before ++ takes a batch that would not be trained, and not in the middle of an accumulated step.
-      if (stopping_ && run_.step < run_.steps && learner_.step().pending() == 0) break;
-    }
-    results_ = run_.logs;
-    if (run_.signal == 0) callbacks_.call(&Callback::on_epoch_end, run_);
-  }
-
-  /// A loader of the caller's may stand within an epoch: then the first one is the rest of that.
-  data::Loader::Iterator begin_epoch() {
-    auto batch = loader_->begin();
-    if (batch == data::Loader::end()) batch = loader_->begin();  // nothing was left of it
+    pace_.reset();
+    batch_.emplace(loader_->begin());
+    if (*batch_ == data::Loader::end()) batch_.emplace(loader_->begin());  // nothing was left of it
+    run_.step = 0;
     run_.steps = loader_->plan()->steps();
-    first_iteration_ = run_.iteration;
-    if (options_.num_iters)
-      run_.epochs = run_.epoch + 1 + epochs_for(*options_.num_iters - run_.iteration - run_.steps);
-    return batch;
+    const int64_t left = options_.num_iters ? *options_.num_iters - run_.iteration : run_.steps;
+    if (options_.num_iters) run_.epochs = run_.epoch + 1 + epochs_for(left - run_.steps);
+    callbacks_.call(&Callback::on_epoch_begin, run_);
+    return std::min(left, run_.steps);
   }
 
-  /// Whole ones, the last perhaps in part.
-  int64_t epochs_for(int64_t batches) const {
-    return batches <= 0 ? 0 : (batches + loader_->size() - 1) / loader_->size();
+  // Reads here, not after the batch before: no batch is taken that is not trained.
+  Meter::Batch train_batch(const BatchOptions& options) override {
+    if (run_.step > 0) ++*batch_;
+    pace_.read();
+    run_.reader_seconds = pace_.reader_seconds();
+    callbacks_.call(&Callback::on_train_batch_begin, run_);
+    const ModelBatch split = learner_.split(**batch_);
+    return learner_.numbers(learner_.train(split, options), split, run_.step);
   }
-
-  // --- how batches make steps of the optimizer
-
-  int64_t last_step() const {
-    const int64_t left = options_.num_iters ? *options_.num_iters - first_iteration_ : run_.steps;
-    return std::min(left, run_.steps) - 1;
-  }
-
-  // The last batches of an epoch make a step of their own.
-  BatchOptions ends_group() const { return run_.step == last_step() ? BatchOptions{.update = true} : BatchOptions{}; }
-
-  // --- numbers
 
   // A single rank obeys a signal at once; several must first agree at a logged step.
-  bool is_logged() const {
-    return (run_.step + 1) % options_.log_freq == 0 || run_.step == last_step() || (run_.me.size == 1 && signal() != 0);
+  void end_batch() override {
+    run_.logged =
+        (run_.step + 1) % options_.log_freq == 0 || loop_.is_last_batch() || (run_.me.size == 1 && loop_.told());
+    if (run_.logged) {
+      run_.logs = loop_.results();
+      bad_.look(run_.me, [this](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
+      loop_.agree_to_stop(run_.stop);
+    }
+    pace_.done((*batch_)->data.size(0));
+    run_.batch_seconds = pace_.work_seconds();
+    callbacks_.call(&Callback::on_train_batch_end, run_);
   }
 
-  void look_at_results() {
-    if (run_.step == last_step() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
-    const Measured measured = meter_.measured(learner_.ranks(), run_.stop || signal() != 0);
-    if (measured.bad) refuse(*measured.bad);
-    bad_.look(run_.me, [&](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
-    run_.logs = measured.results;
-    stopping_ = measured.stop;
-    if (stopping_) agree_to_stop();
+  void end_epoch() override {
+    if (run_.step == run_.steps) ++*batch_;  // the loader now stands at the next epoch
+    results_ = run_.logs;
+    const bool cut_short = loop_.signal() != 0;
+    if (!cut_short) {
+      callbacks_.call(&Callback::on_epoch_end, run_);
+      evaluate_if_due();
+    }
+    loop_.agree_to_stop(run_.stop);
+    save_checkpoint_if_due(cut_short);
+  }
+
+  void evaluate_if_due() {
+    const bool last = run_.epoch + 1 == run_.epochs || loop_.stopping();
+    if (!options_.eval || (!last && (run_.epoch + 1) % options_.eval_freq != 0)) return;
+    Run run = run_;
+    run.batch_size = options_.eval_batch_size > 0 ? options_.eval_batch_size : options_.batch_size;
+    const Results results = run_evaluation(learner_, options_.eval, callbacks_, run, {options_.num_workers, {}});
+    for (const auto& [name, value] : results) results_.set("eval_" + name, value);
+    run_.stop |= run.stop;
   }
 
   // Loss scaling cannot cure it: the scale comes after the loss.
-  [[noreturn]] void refuse(const BadLoss& bad) const {
+  [[noreturn]] void refuse(const BadLoss& bad) const override {
     const std::filesystem::path& folder = options_.save_dir.empty() ? options_.checkpoint_dir : options_.save_dir;
     const std::string saved = folder.empty() ? "nothing was saved, since there is no save_dir"
                                              : fmt::format("what was saved in {} before stays", folder.string());
@@ -254,39 +251,17 @@ class Fit {
         run_.model.learning_rate());
   }
 
-  void evaluate_if_due() {
-    const bool last = run_.epoch + 1 == run_.epochs || stopping_;
-    if (!options_.eval || (!last && (run_.epoch + 1) % options_.eval_freq != 0)) return;
-    Run run = run_;
-    run.batch_size = options_.eval_batch_size > 0 ? options_.eval_batch_size : options_.batch_size;
-    const Results results = run_evaluation(learner_, options_.eval, callbacks_, run, {options_.num_workers, {}});
-    for (const auto& [name, value] : results) results_.set("eval_" + name, value);
-    run_.stop |= run.stop;
-  }
-
-  int signal() const { return notice_ ? notice_->signal() : 0; }
-
-  // A signal that has come to one rank is obeyed by all.
-  void agree_to_stop() {
-    const auto signal = static_cast<double>(this->signal());
-    for (const std::vector<double>& one : learner_.ranks().numbers_of_all({run_.stop ? 1.0 : 0.0, signal})) {
-      stopping_ |= one[0] != 0 || one[1] != 0;
-      run_.signal = std::max(run_.signal, static_cast<int>(one[1]));
-    }
-  }
-
   Learner& learner_;
   FitOptions options_;
   std::shared_ptr<data::Loader> loader_;
+  std::optional<data::Loader::Iterator> batch_;  // of the epoch that runs
   BadTotal bad_;
-  int64_t first_iteration_ = 0;  // of the epoch that runs
-  Meter meter_;
   CallbackList callbacks_;
-  std::optional<PreemptionNotice> notice_;  // none: signals do what they always do
   std::optional<Checkpoint> checkpoint_;
   Run run_;
+  Loop loop_;
+  Pace pace_;
   std::string phase_ = kTraining;
-  bool stopping_ = false;  // the ranks have agreed
   Results results_;
 };
 

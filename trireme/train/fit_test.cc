@@ -9,8 +9,10 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/data/loader.h"
+#include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/train/model.h"
+#include "trireme/train/step.h"
 #include "trireme/train/test_model.h"
 
 namespace trireme {
@@ -232,6 +234,25 @@ TEST(Fit, ResumesInTheMiddleOfAnEpoch) {
   const ResumedFit fit(folder.path() / "b");
   for (const int64_t iters : {3, 12, 16}) EXPECT_FALSE(fit({.num_iters = iters}).equal(whole));
   EXPECT_TRUE(fit({.num_iters = 21}).equal(whole));
+}
+
+TEST(Fit, ShowsADamagedStateOfACheckpoint) {
+  for (const char* damaged : {"", "many training", "12", "12 sleeping"}) {
+    const TempDir folder;
+    Net net = seeded_net();
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    train::Step step(net, optimizer);
+    data::Loader loader(points(), {.batch_size = 10, .shuffle = true});
+    TrainingState state = step.state();
+    state.loader = loader;
+    state.extra.emplace_back(
+        "fit", [&] { return damaged; }, [](const std::string&) {});
+    state.extra.emplace_back(
+        "callbacks", [] { return ""; }, [](const std::string&) {});
+    Checkpoint(folder.path()).save(state);
+    EXPECT_THAT([&] { prepared(net).fit(points(), {.batch_size = 10, .checkpoint_dir = folder.path(), .verbose = 0}); },
+                ThrowsMessage<UsageError>(HasSubstr(fmt::format("has '{}' where the state of a fit", damaged))));
+  }
 }
 
 TEST(Fit, DoesNotGoOnAfterACallbackStoppedIt) {

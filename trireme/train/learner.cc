@@ -48,7 +48,7 @@ Tensors all_but(const data::Batch& batch, const std::vector<std::string>& names)
 
 }  // namespace
 
-Learner::Learner(Network net, ModelOptions options) : net_(std::move(net)), names_(std::move(options)) {
+Learner::Learner(Network net, TensorNames names) : net_(std::move(net)), names_(std::move(names)) {
   if (!net_.module) throw UsageError("Model: the net is a null pointer");
   const size_t named = names_.inputs.size();
   if (named > 0 && (named < net_.inputs.least || named > net_.inputs.most))

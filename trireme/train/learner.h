@@ -10,11 +10,11 @@
 #include "trireme/data/sample.h"
 #include "trireme/io/module_state.h"
 #include "trireme/train/meter.h"
-#include "trireme/train/model_options.h"
 #include "trireme/train/network.h"
 #include "trireme/train/prepare_options.h"
 #include "trireme/train/ranks.h"
 #include "trireme/train/step.h"
+#include "trireme/train/tensor_names.h"
 
 namespace trireme::train {
 
@@ -32,7 +32,7 @@ struct Scored {
 
 class Learner {
  public:
-  Learner(Network net, ModelOptions options);
+  Learner(Network net, TensorNames names);
 
   void prepare(const PrepareOptions& options);
   /// UsageError without an optimizer and a loss.
@@ -73,7 +73,7 @@ class Learner {
   void make_step();
 
   Network net_;
-  ModelOptions names_;
+  TensorNames names_;
   PrepareOptions options_;
   std::optional<Ranks> ranks_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;

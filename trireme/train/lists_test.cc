@@ -57,7 +57,7 @@ train::Metrics pair_metrics() {
 
 const auto kMomentum = [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.05}); };
 
-Model pair_model(const PairNet& net, const ModelOptions& options = {}) {
+Model pair_model(const PairNet& net, const TensorNames& options = {}) {
   Model model(net, options);
   model.prepare({.optimizer = kMomentum, .loss = pair_loss, .metrics = pair_metrics()});
   return model;
@@ -109,6 +109,29 @@ TEST(Lists, EvaluatesAndPredictsEachOutput) {
   EXPECT_TRUE(outputs[1].allclose(whole[1], 1e-5, 1e-6));
   EXPECT_NEAR(results.at("loss"), pair_loss(whole, {all["larger"], all["distance"]}).item<double>(), 1e-5);
   EXPECT_EQ(results.at("acc"), (whole[0].argmax(1) == all["larger"]).to(torch::kDouble).mean().item<double>());
+}
+
+TEST(Lists, MeasuresAnOutputThatIsNotTheFirst) {
+  struct MeanError : Metric {
+    std::vector<std::string> names() const override { return {"mae"}; }
+    Tensor measure(const Tensor& output, const Tensor& label) const override {
+      return torch::stack({(output - label).abs().sum().to(torch::kDouble),
+                           torch::full({}, static_cast<double>(label.numel()), torch::kDouble)});
+    }
+    std::vector<double> result(const Tensor& sums) const override { return {ratio(sums, 0, 1)}; }
+  };
+  Model model(pair_net());
+  model.prepare(
+      {.optimizer = kMomentum,
+       .loss = pair_loss,
+       .metrics = {{MeanError(), {.output = 1, .label = 1}}, {metric::Accuracy(), {.output = 0, .label = 0}}}});
+  const data::Batch all = rows(50);
+  const Tensors whole = model.predict_batch({all["left"], all["right"]});
+  const double error = (whole[1] - all["distance"]).abs().mean().item<double>();
+  const Results results = model.evaluate(pairs(), {.batch_size = 8, .verbose = 0});
+  EXPECT_NEAR(results.at("mae"), error, 1e-5);
+  EXPECT_EQ(results.at("acc"), (whole[0].argmax(1) == all["larger"]).to(torch::kDouble).mean().item<double>());
+  EXPECT_GT(model.fit(pairs(), kFit).at("mae"), 0);
 }
 
 TEST(Lists, LearnsOnBatchesOfTheCaller) {

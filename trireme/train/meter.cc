@@ -12,7 +12,7 @@ namespace {
 
 // The numbers that the ranks exchange begin with these; then come the losses, then each metric's sums behind their
 // count.
-enum Place : size_t { kStop, kRows, kBadStep, kBadValue, kFirstLoss };
+enum Slot : size_t { kRows, kBadStep, kBadValue, kFirstLoss };
 
 // Of all ranks, the first step with a loss that is not finite.
 std::optional<BadLoss> first_bad(const std::vector<std::vector<double>>& all) {
@@ -86,8 +86,8 @@ void Meter::settle() {
   pending_.clear();
 }
 
-std::vector<double> Meter::packed(bool stop) const {
-  std::vector<double> numbers = {stop ? 1.0 : 0.0, rows_, bad_step_, bad_value_};
+std::vector<double> Meter::packed() const {
+  std::vector<double> numbers = {rows_, bad_step_, bad_value_};
   numbers.insert(numbers.end(), losses_.begin(), losses_.end());
   for (const torch::Tensor& sums : sums_) {
     const torch::Tensor here = sums.defined() ? sums.cpu().contiguous() : torch::empty({0}, torch::kDouble);
@@ -97,19 +97,18 @@ std::vector<double> Meter::packed(bool stop) const {
   return numbers;
 }
 
-Measured Meter::measured(const Ranks& ranks, bool stop) {
+Measured Meter::measured(const Ranks& ranks) {
   settle();
-  return unpacked(ranks.numbers_of_all(packed(stop)));
+  return unpacked(ranks.numbers_of_all(packed()));
 }
 
 Results Meter::own() {
   settle();
-  return unpacked({packed(false)}).results;
+  return unpacked({packed()}).results;
 }
 
 Measured Meter::unpacked(const std::vector<std::vector<double>>& all) const {
   Measured measured{.bad = first_bad(all)};
-  for (const std::vector<double>& one : all) measured.stop |= one[kStop] != 0;
   if (!options_.metrics_first) name_losses(all, measured.results);
   name_metrics(all, measured.results);
   if (options_.metrics_first) name_losses(all, measured.results);

@@ -38,7 +38,6 @@ struct BadLoss {
 struct Measured {
   Results results;  ///< the same on every rank
   std::optional<BadLoss> bad;
-  bool stop = false;  ///< a rank wishes to stop
 };
 
 struct MeterOptions {
@@ -63,7 +62,7 @@ class Meter {
   /// Reads nothing back from the device.
   void add(const Batch& batch);
   /// Since the last reset(), over all ranks. Called by every rank.
-  Measured measured(const Ranks& ranks, bool stop = false);
+  Measured measured(const Ranks& ranks);
   /// The same of this rank alone.
   Results own();
 
@@ -76,7 +75,7 @@ class Meter {
   };
 
   void settle();
-  std::vector<double> packed(bool stop) const;
+  std::vector<double> packed() const;
   Measured unpacked(const std::vector<std::vector<double>>& all) const;
   void name_losses(const std::vector<std::vector<double>>& all, Results& results) const;
   void name_metrics(const std::vector<std::vector<double>>& all, Results& results) const;

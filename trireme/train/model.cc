@@ -19,7 +19,7 @@ namespace {
 
 template <typename Options>
 Run make_run(Model& model, Learner& learner, const Options& options) {
-  Run run{.model = model, .me = learner.ranks().me()};
+  Run run(model, learner.ranks().me());
   run.batch_size = options.batch_size;
   run.log_freq = options.log_freq;
   run.verbose = options.verbose;
@@ -41,8 +41,8 @@ Results measured_alone(Learner& learner, const train::Scored& scored, const Mode
 
 }  // namespace
 
-Model::Model(train::Network net, ModelOptions options)
-    : learner_(std::make_shared<Learner>(std::move(net), std::move(options))) {}
+Model::Model(train::Network net, TensorNames names)
+    : learner_(std::make_shared<Learner>(std::move(net), std::move(names))) {}
 
 Model& Model::prepare(const PrepareOptions& options) {
   learner_->prepare(options);

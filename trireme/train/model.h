@@ -38,12 +38,12 @@
 #include "trireme/train/callbacks.h"
 #include "trireme/train/fit_options.h"
 #include "trireme/train/metrics.h"
-#include "trireme/train/model_options.h"
 #include "trireme/train/network.h"
 #include "trireme/train/prepare_options.h"
 #include "trireme/train/progress.h"
 #include "trireme/train/results.h"
 #include "trireme/train/summary.h"
+#include "trireme/train/tensor_names.h"
 
 namespace trireme::train {
 class Learner;
@@ -54,7 +54,7 @@ namespace trireme {
 class Model {
  public:
   /// A std::shared_ptr of a module, or a holder as TORCH_MODULE makes them (network.h).
-  explicit Model(train::Network net, ModelOptions options = {});
+  explicit Model(train::Network net, TensorNames names = {});
 
   /// UsageError for an optimizer of other parameters than the net's, and for two metrics of the same name. May be
   /// called again, for another phase of training.

@@ -57,7 +57,7 @@ TEST(ProgressText, BarLeavesNoColumnUnusedAndCutsTheRest) {
 class Bar : public testing::Test {
  protected:
   trireme::Run run(trireme::Run::Mode mode, RankInfo me = {}) {
-    trireme::Run run{.model = model_, .me = me, .mode = mode};
+    trireme::Run run(model_, me, mode);
     run.epochs = 5;
     run.steps = 20;
     run.samples = 1000;

@@ -83,8 +83,7 @@ void Ranks::require_equal_samples(const std::string& who, int64_t samples) const
     if (all[rank] != all[0])
       throw UsageError(
           "{}: the dataset has {} samples on rank {} and {} on rank 0; every rank reads the whole dataset and takes "
-          "its "
-          "share. Is a file missing on one machine?",
+          "its share. Is a file missing on one machine?",
           who, all[rank][0], rank, all[0][0]);
 }
 

@@ -5,24 +5,22 @@
 #include <filesystem>
 
 #include "trireme/core/rank_info.h"
+#include "trireme/train/place.h"
 #include "trireme/train/results.h"
 
 namespace trireme {
 
 class Model;
 
-struct Run {
+struct Run : train::Place {
   enum class Mode { train, eval, predict };
+
+  Run(Model& model_, RankInfo me_, Mode mode_ = Mode::train) : model(model_), me(me_), mode(mode_) {}
 
   Model& model;
   RankInfo me;
-  Mode mode = Mode::train;
+  Mode mode;
 
-  int64_t epoch = 0;  ///< from 0; an evaluation within a fit has the fit's
-  int64_t epochs = 1;
-  int64_t step = 0;        ///< the batch of this epoch, from 0
-  int64_t steps = 0;       ///< batches of an epoch on this rank
-  int64_t iteration = 0;   ///< batches since the fit began
   int64_t samples = 0;     ///< in the dataset
   int64_t batch_size = 1;  ///< a rank's
   bool has_eval = false;   ///< evaluations come with this fit

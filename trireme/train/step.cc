@@ -9,14 +9,11 @@
 #include "trireme/core/error.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/optimizers.h"
+#include "trireme/optim/tensors.h"
 #include "trireme/train/step_parts.h"
 
 namespace trireme::train {
 namespace {
-
-bool is_low(torch::ScalarType type) {
-  return type == torch::kHalf || type == torch::kBFloat16;
-}
 
 optim::Autocast autocast(torch::Device device, const AmpOptions& amp) {
   return optim::Autocast({.device = device.type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
@@ -24,7 +21,7 @@ optim::Autocast autocast(torch::Device device, const AmpOptions& amp) {
 
 void require_low_weights(const torch::nn::Module& module) {
   for (const torch::Tensor& parameter : module.parameters())
-    if (is_low(parameter.scalar_type())) return;
+    if (optim::is_low_precision(parameter.scalar_type())) return;
   throw UsageError(
       "train::Step: level O2 needs weights in low precision; call optim::lower_precision(*net, dtype) before "
       "DataParallel and before the optimizer is made");
@@ -97,7 +94,7 @@ Tensors forward_pass(const Forward& forward, torch::Device device, const AmpOpti
   Tensors outputs = forward(on_device(inputs, device));
   if (outputs.empty()) throw UsageError("the network's forward() returned an empty list; it must return an output");
   for (torch::Tensor& output : outputs)
-    if (is_low(output.scalar_type())) output = output.to(torch::kFloat);
+    if (optim::is_low_precision(output.scalar_type())) output = output.to(torch::kFloat);
   return outputs;
 }
 

@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "trireme/core/error.h"
@@ -124,9 +123,7 @@ Blame name_culprits(std::span<const Suspect> suspects, const std::vector<std::op
   };
   collect(Life::dead, " died");
   collect(Life::unreachable, " is unreachable");
-  const size_t more = culprits.size() - std::min(culprits.size(), kMaxNamed);
-  culprits.resize(culprits.size() - more);
-  result.reason = join(culprits, ", ") + (more == 0 ? "" : fmt::format(" and {} more", more));
+  result.reason = join_some(std::move(culprits), kMaxNamed);
   return result;
 }
 

@@ -35,7 +35,7 @@ Evaluator::Evaluator(const config::TrainConfig& config, const train::Ranks& rank
       metrics_(make_metrics(config.metric.eval, config.document.section("Metric").at("Eval"))),
       meter_(losses_.names_with_total(), metrics_.all, {.slots = batches_.shard().batches()}) {}
 
-void Evaluator::measure(const Network& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter) {
+void Evaluator::measure(const RoleModels& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter) {
   if (batch.data.size(0) == 0) return;  // all of its pictures are bad
   const optim::Autocast low(
       {.device = ranks_.device().type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
@@ -48,21 +48,21 @@ void Evaluator::measure(const Network& net, const AmpOptions& amp, const data::B
               .slot = batches_.shard().batch_number(iter)});
 }
 
-Results Evaluator::run(const Network& net, const AmpOptions& amp, int64_t epoch,
+Results Evaluator::run(const RoleModels& net, const AmpOptions& amp, int64_t epoch,
                        const std::function<bool()>& stopping) {
   const torch::NoGradGuard no_grad;
   net.set_training(false);
   meter_.reset();
-  Place place{.epoch = epoch, .iter = 0, .iters = batches_.shard().steps()};
+  Place place{.epoch = epoch, .steps = batches_.shard().steps()};
   Pace pace;
   bool told = false;
   batches_.each([&](const data::Batch& batch) {
     pace.read();
-    measure(net, amp, batch, place.iter);
+    measure(net, amp, batch, place.step);
     pace.done(batch.data.size(0));
     // Ranks may have different numbers of batches, so each logs its own numbers on the way.
-    if (place.iter % print_step_ == 0) log_info("{}", eval_line(place, meter_.own(), pace));
-    ++place.iter;
+    if (place.step % print_step_ == 0) log_info("{}", eval_line(place, meter_.own(), pace));
+    ++place.step;
     if (told || !stopping || !stopping()) return;
     told = true;
     log_info("a signal has come: this evaluation is finished first; the epoch is saved, Ctrl-C again ends at once");

@@ -24,10 +24,10 @@ class Evaluator {
   Evaluator(const config::TrainConfig& config, const train::Ranks& ranks);
 
   /// An evaluation always runs to its end; when `stopping` becomes true meanwhile, the log says so once.
-  Results run(const Network& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
+  Results run(const RoleModels& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
 
  private:
-  void measure(const Network& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter);
+  void measure(const RoleModels& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter);
 
   const train::Ranks& ranks_;
   int64_t print_step_;

@@ -19,38 +19,27 @@ std::string cost_text(const Pace& pace) {
 }
 
 double seconds_left(const Place& place, const Pace& pace) {
-  const int64_t iters = (place.epochs - place.epoch + 1) * place.iters - place.iter;
+  const int64_t iters = (place.epochs - place.epoch) * place.steps - place.step;
   return static_cast<double>(iters) * pace.batch_cost();
 }
 
 }  // namespace
 
-void Pace::done(int64_t rows) {
-  batch_ += reading_ + watch_.lap();
-  rows_ += static_cast<double>(rows);
-  batches_ += 1;
-}
-
-void Pace::reset() {
-  watch_.lap();  // the time since the last batch, of logging for example, does not belong to the next one
-  batch_ = reader_ = rows_ = batches_ = 0;
-}
-
 std::string train_line(const Place& place, const RateText& lr, const Results& results, const Pace& pace,
                        const std::string& memory) {
   return fmt::format("[Train][Epoch {}/{}][Iter: {}/{}]lr({}): {:.8f}, {}, {}, ips: {:.5f} samples/s, eta: {}{}",
-                     place.epoch, place.epochs, place.iter, place.iters, lr.title, lr.value, numbers_text(results),
+                     place.epoch + 1, place.epochs, place.step, place.steps, lr.title, lr.value, numbers_text(results),
                      cost_text(pace), pace.rows_per_second(), eta_text(seconds_left(place, pace)), memory);
 }
 
-std::string train_average_line(const Place& place, const Results& results) {
-  const std::string part = place.first == 0 ? "" : fmt::format(" of iterations {}-{}", place.first, place.iters - 1);
-  return fmt::format("[Train][Epoch {}/{}][Avg{}]{}", place.epoch, place.epochs, part, numbers_text(results));
+std::string train_average_line(const Place& place, int64_t first, const Results& results) {
+  const std::string part = first == 0 ? "" : fmt::format(" of iterations {}-{}", first, place.steps - 1);
+  return fmt::format("[Train][Epoch {}/{}][Avg{}]{}", place.epoch + 1, place.epochs, part, numbers_text(results));
 }
 
 std::string eval_line(const Place& place, const Results& results, const Pace& pace) {
-  return fmt::format("[Eval][Epoch {}][Iter: {}/{}]{}, {}, ips: {:.5f} images/sec", place.epoch, place.iter,
-                     place.iters, numbers_text(results), cost_text(pace), pace.rows_per_second());
+  return fmt::format("[Eval][Epoch {}][Iter: {}/{}]{}, {}, ips: {:.5f} images/sec", place.epoch, place.step,
+                     place.steps, numbers_text(results), cost_text(pace), pace.rows_per_second());
 }
 
 std::string eval_average_line(const Place& place, const Results& results) {

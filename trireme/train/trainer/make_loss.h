@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "trireme/config/loss_config.h"
-#include "trireme/train/trainer/network.h"
+#include "trireme/train/trainer/role_models.h"
 
 namespace trireme::trainer {
 

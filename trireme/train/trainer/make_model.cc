@@ -90,9 +90,9 @@ models::ClassifierPtr make_model(const Arch& arch, bool with_weights) {
   return model;
 }
 
-Network make_distillation(const Arch& arch, const NetworkNeeds& needs) {
+RoleModels make_distillation(const Arch& arch, const NetworkNeeds& needs) {
   const std::string main = arch.infer_model_name.empty() ? arch.models.back().role : arch.infer_model_name;
-  std::vector<Network::Part> parts;
+  std::vector<RoleModels::Part> parts;
   for (const config::DistilledModel& model : arch.models) {
     if (needs.only_main && model.role != main) continue;
     const bool frozen = model.frozen && !needs.only_main;
@@ -100,12 +100,6 @@ Network make_distillation(const Arch& arch, const NetworkNeeds& needs) {
     parts.push_back({model.role, make_model(model.arch, !elsewhere), frozen});
   }
   return {std::move(parts), main};
-}
-
-std::string some_of(std::vector<std::string> names) {
-  const size_t all = names.size();
-  if (all > kShownNames) names.resize(kShownNames);
-  return join(names, ", ") + (all > kShownNames ? fmt::format(" and {} more", all - kShownNames) : "");
 }
 
 /// Those of a checkpoint by its manifest, so that damage is seen.
@@ -124,7 +118,7 @@ std::string advice_for(const WeightsUse& use) {
 
 }  // namespace
 
-Network make_network(const Arch& arch, const NetworkNeeds& needs) {
+RoleModels make_network(const Arch& arch, const NetworkNeeds& needs) {
   if (arch.is_distillation()) return make_distillation(arch, needs);
   return {{{"", make_model(arch, !needs.own_weights)}}, ""};
 }
@@ -145,7 +139,7 @@ void load_weights(torch::nn::Module& module, const std::string& path, const Weig
   log_info("weights from {}", file.string());
   if (!report.skipped.empty())
     log_warning("{}: {} of another shape keep their random start: {}", file.string(), report.skipped.size(),
-                some_of(report.skipped));
+                join_some(report.skipped, kShownNames));
 }
 
 }  // namespace trireme::trainer

@@ -1,6 +1,6 @@
-// The section Arch -> a Network with the weights it is to begin with.
+// The section Arch -> its models, with the weights they are to begin with.
 //
-//   Network net = make_network(config.arch);
+//   RoleModels net = make_network(config.arch);
 //   load_weights(*net.main(), "output/ResNet50/best_model", {.what = "Global.pretrained_model"});
 //
 // Weights are safetensors files: a file, a name without its .safetensors, or a checkpoint's folder. `pretrained: True`
@@ -11,7 +11,7 @@
 #include <string>
 
 #include "trireme/config/arch_config.h"
-#include "trireme/train/trainer/network.h"
+#include "trireme/train/trainer/role_models.h"
 
 namespace trireme::trainer {
 
@@ -21,7 +21,7 @@ struct NetworkNeeds {
 };
 
 /// UsageError with file and line for an unknown model or argument, and for weights that are not there or do not fit.
-Network make_network(const config::Arch& arch, const NetworkNeeds& needs = {});
+RoleModels make_network(const config::Arch& arch, const NetworkNeeds& needs = {});
 
 struct WeightsUse {
   std::string what;         ///< the key that named the file, for messages

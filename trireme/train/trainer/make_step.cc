@@ -17,7 +17,7 @@ void add_l1(const torch::optim::Optimizer& optimizer, const std::vector<bool>& d
   }
 }
 
-std::function<void()> l1_decay(const config::TrainConfig& config, const Network& net,
+std::function<void()> l1_decay(const config::TrainConfig& config, const RoleModels& net,
                                torch::optim::Optimizer& optimizer) {
   const auto& regularizer = config.optimizer.regularizer;
   if (regularizer.kind != config::RegularizerKind::l1 || regularizer.coeff == 0) return {};
@@ -38,7 +38,7 @@ AmpOptions amp_of(const config::Amp& amp, torch::DeviceType device) {
           .scaler = {.init_scale = amp.scale_loss, .dynamic = amp.use_dynamic_loss_scaling}};
 }
 
-train::Step make_step(const config::TrainConfig& config, const Network& net, const train::Ranks& ranks,
+train::Step make_step(const config::TrainConfig& config, const RoleModels& net, const train::Ranks& ranks,
                       torch::optim::Optimizer& optimizer) {
   return train::Step({net.trained(), ranks.sync()}, optimizer,
                      {.amp = amp_of(config.amp, ranks.device().type()),

@@ -11,7 +11,7 @@
 #include "trireme/config/train_config.h"
 #include "trireme/train/ranks.h"
 #include "trireme/train/step.h"
-#include "trireme/train/trainer/network.h"
+#include "trireme/train/trainer/role_models.h"
 
 namespace trireme::trainer {
 
@@ -20,7 +20,7 @@ AmpOptions amp_of(const config::Amp& amp, torch::DeviceType device);
 
 /// The optimizer must outlive the result. Besides what Step knows: L1 decay, added to the clipped gradients as in
 /// Paddle.
-train::Step make_step(const config::TrainConfig& config, const Network& net, const train::Ranks& ranks,
+train::Step make_step(const config::TrainConfig& config, const RoleModels& net, const train::Ranks& ranks,
                       torch::optim::Optimizer& optimizer);
 
 }  // namespace trireme::trainer

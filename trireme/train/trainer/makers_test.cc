@@ -89,10 +89,10 @@ TEST(LogLines, TimesAndShape) {
   EXPECT_GE(pace.batch_cost(), pace.reader_cost());
   EXPECT_EQ(eval_average_line({.epoch = 3}, {{"loss", 0.5}, {"top1", 0.25}}),
             "[Eval][Epoch 3][Avg]loss: 0.50000, top1: 0.25000");
-  EXPECT_EQ(train_average_line({1, 2, 9, 10}, {{"loss", 0.5}}), "[Train][Epoch 1/2][Avg]loss: 0.50000");
-  EXPECT_EQ(train_average_line({1, 2, 9, 10, 4}, {{"loss", 0.5}}),
+  EXPECT_EQ(train_average_line({0, 2, 9, 10}, 0, {{"loss", 0.5}}), "[Train][Epoch 1/2][Avg]loss: 0.50000");
+  EXPECT_EQ(train_average_line({0, 2, 9, 10}, 4, {{"loss", 0.5}}),
             "[Train][Epoch 1/2][Avg of iterations 4-9]loss: 0.50000");
-  EXPECT_THAT(train_line({1, 120, 0, 20}, {"PiecewiseDecay", 0.1}, {{"top1", 0.5}}, Pace(), ", max_mem: 1 MB"),
+  EXPECT_THAT(train_line({0, 120, 0, 20}, {"PiecewiseDecay", 0.1}, {{"top1", 0.5}}, Pace(), ", max_mem: 1 MB"),
               testing::StartsWith("[Train][Epoch 1/120][Iter: 0/20]lr(PiecewiseDecay): 0.10000000, top1: 0.50000, "
                                   "batch_cost: 0.00000s, reader_cost: 0.00000, ips: 0.00000 samples/s, eta: 0:00:00, "
                                   "max_mem: 1 MB"));

@@ -42,11 +42,11 @@ train::Ranks ready_ranks(const config::Global& global) {
   return ranks;
 }
 
-Network ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial) {
+RoleModels ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial) {
   require_classification(config.global);
   seed(config, ranks);
   const bool named = !config.global.pretrained_model.empty();
-  Network net = make_network(config.arch, {.own_weights = named || initial.own_weights});
+  RoleModels net = make_network(config.arch, {.own_weights = named || initial.own_weights});
   if (named) load_weights(*net.trained(), config.global.pretrained_model, {.what = "Global.pretrained_model"});
   net.to(ranks.device());
   const AmpOptions amp = amp_of(config.amp, ranks.device().type());
@@ -56,7 +56,7 @@ Network ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, I
   return net;
 }
 
-Network ready_to_evaluate(const config::TrainConfig& config, const train::Ranks& ranks) {
+RoleModels ready_to_evaluate(const config::TrainConfig& config, const train::Ranks& ranks) {
   require_classification(config.global);
   const config::Global& global = config.global;
   const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
@@ -64,7 +64,7 @@ Network ready_to_evaluate(const config::TrainConfig& config, const train::Ranks&
     global.node.fail("which weights are to be evaluated? name them by -o Global.pretrained_model={}",
                      (output_folder(config) / "best_model").string());
   seed(config, ranks);
-  Network net = make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
+  RoleModels net = make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
   if (!weights.empty()) load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
   net.to(ranks.device());
   return net;

@@ -1,8 +1,8 @@
 // The ranks and the network of a configuration as a run needs them: with weights, on the device, in its precision.
 //
 //   train::Ranks ranks = ready_ranks(config.global);
-//   Network net = ready_to_train(config, ranks, {.own_weights = false});      // shared with the other ranks
-//   Network other = ready_to_evaluate(config, ranks);                         // the main model alone
+//   RoleModels net = ready_to_train(config, ranks, {.own_weights = false});      // shared with the other ranks
+//   RoleModels other = ready_to_evaluate(config, ranks);                         // the main model alone
 //
 // UsageError with file and line for what PaddleClas can do and Trireme cannot, and as make_model.h says. Called by
 // every rank.
@@ -10,7 +10,7 @@
 
 #include "trireme/config/train_config.h"
 #include "trireme/train/ranks.h"
-#include "trireme/train/trainer/network.h"
+#include "trireme/train/trainer/role_models.h"
 
 namespace trireme::trainer {
 
@@ -22,8 +22,8 @@ struct InitialWeights {
   bool own_weights = false;  ///< a checkpoint has them: Arch.pretrained is not looked at
 };
 
-Network ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial);
+RoleModels ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial);
 /// With the weights of Global.pretrained_model.
-Network ready_to_evaluate(const config::TrainConfig& config, const train::Ranks& ranks);
+RoleModels ready_to_evaluate(const config::TrainConfig& config, const train::Ranks& ranks);
 
 }  // namespace trireme::trainer

@@ -1,6 +1,5 @@
 #include "trireme/train/trainer/saver.h"
 
-#include <signal.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -19,8 +18,7 @@ namespace {
 
 constexpr const char* kBest = "best_model";
 constexpr const char* kNone = "none";
-constexpr size_t kShownChanges = 10;
-constexpr size_t kShownCheckpoints = 10;
+constexpr size_t kShown = 10;  // checkpoints or changes in a message
 
 double number(const std::string& text) {
   const auto value = config::evaluate(text);
@@ -49,18 +47,6 @@ ExtraState best(SavedProgress& progress) {
           [&progress](const std::string& text) { progress.best = parse_best(text); }};
 }
 
-TrainingState state_of(const Trained& trained, SavedProgress& progress) {
-  TrainingState state = trained.step.state();
-  state.loader = trained.batches.loader();
-  state.extra.push_back(iteration(progress));
-  state.extra.push_back(best(progress));
-  if (data::Loader* unlabelled = trained.batches.unlabelled_loader())
-    state.extra.emplace_back(
-        "unlabelled", [unlabelled] { return to_text(unlabelled->state()); },
-        [unlabelled](const std::string& text) { unlabelled->load_state(data::parse_sampler_state(text)); });
-  return state;
-}
-
 /// A checkpoint by its path: the folder it lies in, and its name.
 struct Named {
   explicit Named(const std::filesystem::path& path) {
@@ -87,10 +73,7 @@ std::string checkpoints_text(const std::vector<io::Manifest>& found) {
   std::vector<std::string> texts;
   for (const io::Manifest& one : found)
     texts.push_back(fmt::format("{} ({} epoch{} done)", one.name, one.epoch, one.epoch == 1 ? "" : "s"));
-  const size_t all = texts.size();
-  if (all > kShownCheckpoints) texts.resize(kShownCheckpoints);
-  if (all > kShownCheckpoints) texts.push_back(fmt::format("and {} more", all - kShownCheckpoints));
-  return join(texts, ", ");
+  return join_some(std::move(texts), kShown);
 }
 
 /// UsageError that lists the checkpoints in or beside the named folder when it is not one itself. `ours` is where this
@@ -122,12 +105,9 @@ std::string saved_best(const std::filesystem::path& folder, int64_t epoch) {
 }
 
 void warn_of_changes(const Restored& restored, const std::string& config) {
-  std::vector<std::string> changes = config_changes(restored.config, config);
+  const std::vector<std::string> changes = config_changes(restored.config, config);
   if (changes.empty()) return;
-  const size_t all = changes.size();
-  if (all > kShownChanges) changes.resize(kShownChanges);
-  log_warning("{} was saved with another configuration: {}{}", restored.name, join(changes, "; "),
-              all > kShownChanges ? fmt::format(" and {} more", all - kShownChanges) : "");
+  log_warning("{} was saved with another configuration: {}", restored.name, join_some(changes, kShown, "; "));
 }
 
 }  // namespace
@@ -149,17 +129,31 @@ OwnerLock lock_output(const std::filesystem::path& folder) {
   return lock;
 }
 
-Saver::Saver(const config::TrainConfig& config, const train::Ranks& ranks)
+Saver::Saver(const config::TrainConfig& config, const train::Ranks& ranks, Batches& batches, train::Step& step)
     : ranks_(ranks),
+      batches_(batches),
+      step_(step),
       folder_(output_folder(config)),
       config_(config.to_text()),
-      checkpoint_(folder_, ranks.group(), {.keep = 0, .signals = {SIGINT, SIGTERM, SIGUSR1}, .not_resumed = kBest}) {
+      checkpoint_(folder_, ranks.group(), {.keep = 0, .not_resumed = kBest}) {
   checkpoint_.set_config(config_);
 }
 
-void Saver::save(const std::string& name, const SavedProgress& progress, const Trained& trained) {
+TrainingState Saver::state_of(SavedProgress& progress) {
+  TrainingState state = step_.state();
+  state.loader = batches_.loader();
+  state.extra.push_back(iteration(progress));
+  state.extra.push_back(best(progress));
+  if (data::Loader* unlabelled = batches_.unlabelled_loader())
+    state.extra.emplace_back(
+        "unlabelled", [unlabelled] { return to_text(unlabelled->state()); },
+        [unlabelled](const std::string& text) { unlabelled->load_state(data::parse_sampler_state(text)); });
+  return state;
+}
+
+void Saver::save(const std::string& name, const SavedProgress& progress) {
   SavedProgress now = progress;
-  checkpoint_.save_as(name, state_of(trained, now), progress);
+  checkpoint_.save_as(name, state_of(now), progress);
   log_info("saved {}", (folder_ / name).string());
 }
 
@@ -171,9 +165,9 @@ std::optional<double> Saver::best_until(const SavedProgress& progress, const std
   return saved ? saved : progress.best;
 }
 
-std::optional<SavedProgress> Saver::restore(const std::string& from, const Trained& trained) {
+std::optional<SavedProgress> Saver::restore(const std::string& from) {
   SavedProgress progress;
-  const TrainingState state = state_of(trained, progress);
+  const TrainingState state = state_of(progress);
   const bool newest = from == "auto";
   const Named named(from);
   if (!newest) ranks_.on_main([&] { require_checkpoint(named, folder_); });

@@ -1,8 +1,8 @@
 // The checkpoints of a training, in <output_dir>/<Arch>: epoch_N, latest, and best_model.
 //
-//   Saver saver(config, ranks);
-//   saver.save("latest", progress, {batches, step});
-//   if (auto found = saver.restore("auto", {batches, step})) progress = *found;
+//   Saver saver(config, ranks, batches, step);
+//   saver.save("latest", progress);
+//   if (auto found = saver.restore("auto")) progress = *found;
 //
 // A checkpoint is a folder: model.safetensors (which Global.pretrained_model takes, too), optimizer.safetensors,
 // ema.safetensors where there is an average, masters.safetensors with AMP level O2, the random numbers of all ranks,
@@ -29,34 +29,26 @@ struct SavedProgress : Progress {  // step: of the optimizer; epoch: the one tha
   std::optional<double> best;
 };
 
-/// Whose states are saved.
-struct Trained {
-  Batches& batches;
-  train::Step& step;
-};
-
 class Saver {
  public:
-  Saver(const config::TrainConfig& config, const train::Ranks& ranks);
+  /// Keeps references to all but the configuration.
+  Saver(const config::TrainConfig& config, const train::Ranks& ranks, Batches& batches, train::Step& step);
 
-  void save(const std::string& name, const SavedProgress& progress, const Trained& trained);
+  void save(const std::string& name, const SavedProgress& progress);
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
   /// best_model is not taken by "auto": it may hold averaged weights. Warns of a configuration that has changed.
   /// UsageError when the folder is none (with those that there are), when it is damaged, or of another network.
-  std::optional<SavedProgress> restore(const std::string& from, const Trained& trained);
-
-  /// Whether the ranks are to save and end (SIGINT, SIGTERM, SIGUSR1 to any of them). Once a step. A second SIGINT ends
-  /// the process at once.
-  bool preempted() { return checkpoint_.preempted(); }
-  /// The signal that any of them got; 0: none.
-  int signal() const { return checkpoint_.signal(); }
+  std::optional<SavedProgress> restore(const std::string& from);
 
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
+  TrainingState state_of(SavedProgress& progress);
   std::optional<double> best_until(const SavedProgress& progress, const std::filesystem::path& folder) const;
 
   const train::Ranks& ranks_;
+  Batches& batches_;
+  train::Step& step_;
   std::filesystem::path folder_;
   std::string config_;
   Checkpoint checkpoint_;

@@ -4,12 +4,10 @@
 #include <signal.h>
 #include <torch/torch.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
-#include "trireme/core/preemption.h"
 #include "trireme/core/text.h"
 #include "trireme/data/order/mix.h"
 #include "trireme/optim/optimizers.h"
@@ -82,10 +80,6 @@ callback::Watch watch_best(const Results& results, std::optional<double> best) {
   return {"loss", callback::Better::less, 0, best};
 }
 
-const char* signal_name(int signal) {
-  return signal == SIGINT ? "Ctrl-C (SIGINT)" : signal == SIGTERM ? "SIGTERM" : "SIGUSR1";
-}
-
 }  // namespace
 
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
@@ -102,9 +96,8 @@ Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
       schedule_(
           ready_schedule(config_, global_batch(config_, options.file_batch_size, ranks_.me().size), steps_per_epoch())),
       metrics_(make_metrics(config_.metric.train, config_.document.section("Metric").at("Train"))),
-      meter_(losses_.names_with_total(), metrics_.all, {.metrics_first = true}),
-      saver_(config_, ranks_),
-      place_{.epochs = config_.global.epochs, .iters = batches_.size()} {
+      saver_(config_, ranks_, batches_, step_),
+      place_{.epochs = config_.global.epochs, .steps = batches_.size()} {
   ranks_.require_equal_samples("DataLoader.Train", batches_.loader().dataset()->size());
   if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, ranks_);
   if (config_.global.use_visualdl && ranks_.is_main())
@@ -115,123 +108,90 @@ Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
 
 void Trainer::resume(const std::string& from) {
   if (from.empty()) return;
-  const auto found = saver_.restore(from, {batches_, step_});
+  const auto found = saver_.restore(from);
   if (!found) {
     log_info("--resume auto: no checkpoint in {} yet; training begins anew", saver_.folder().string());
     return;
   }
   progress_ = *found;
+  place_.epoch = progress_.epoch;
   const bool all = progress_.epoch >= config_.global.epochs;
   log_info("resumed: {} of {} epochs are done{}", progress_.epoch, config_.global.epochs,
            all ? "; there is nothing left to do (-o Global.epochs=N for more)" : "");
 }
 
 void Trainer::train() {
-  while (progress_.epoch < config_.global.epochs) {
-    place_.epoch = progress_.epoch + 1;
-    train_epoch();
-    if (stopped_) return;
-    ++progress_.epoch;
-    progress_.iter = 0;
-    save();
-    evaluate();
-    if (told_to_stop_after_epoch()) return;
-  }
+  train::Meter meter(losses_.names_with_total(), metrics_.all, {.metrics_first = true});
+  train::Training& self = *this;
+  loop_.emplace(self, place_, train::Loop::Parts{step_, ranks_, std::move(meter)},
+                std::vector<int>{SIGINT, SIGTERM, SIGUSR1});
+  loop_->run();
 }
 
-void Trainer::begin_epoch() {
-  place_.iter = place_.first = progress_.iter == 0 ? 0 : batches_.go_on(progress_.iter);
+int64_t Trainer::begin_epoch() {
+  place_.step = first_ = progress_.iter == 0 ? 0 : batches_.go_on(progress_.iter);
   if (progress_.iter == 0) {
-    seed_epoch(config_, ranks_, progress_.epoch);
-    batches_.start(progress_.epoch);
+    seed_epoch(config_, ranks_, place_.epoch);
+    batches_.start(place_.epoch);
   }
   net_.set_training(true);
-  meter_.reset();
-  pace_ = Pace();
+  pace_.reset();
+  return place_.steps;
 }
 
-void Trainer::train_epoch() {
-  begin_epoch();
-  for (; place_.iter < place_.iters; ++place_.iter) {
-    const TrainBatch batch = batches_.next();
-    pace_.read();
-    take_step(batch);
-    pace_.done(batch.rows());
-    if (place_.iter % config_.global.print_batch_step == 0) report(false);
-    if (place_.iter == kWarmIters) pace_.reset();
-    if (step_.pending() == 0 && told_to_stop()) return;
-  }
-  report(true);
-  look_for_bad_pictures();
-}
-
-void Trainer::look_for_bad_pictures() {
-  for (train::BadTotal& bad : bad_)
-    bad.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
-}
-
-bool Trainer::told_to_stop() {
-  if (!saver_.preempted()) return false;
-  if (const auto bad = meter_.measured(ranks_).bad) refuse(*bad);
-  progress_.iter = place_.iter + 1;
-  saver_.save("latest", progress_, {batches_, step_});
-  tell_of_stop();
-  return stopped_ = true;
-}
-
-void Trainer::tell_of_stop() const {
-  log_info("[Train][Epoch {}/{}][Iter: {}/{}]stopped by {}; {} is saved. To go on: {}", place_.epoch, place_.epochs,
-           std::min(place_.iter, place_.iters - 1), place_.iters, signal_name(saver_.signal()),
-           (saver_.folder() / "latest").string(), resume_command_);
-}
-
-// The epoch is saved; a step of the next one need not be waited for.
-bool Trainer::told_to_stop_after_epoch() {
-  if (progress_.epoch >= config_.global.epochs || !saver_.preempted()) return false;
-  tell_of_stop();
-  return stopped_ = true;
-}
-
-// The schedule goes by epochs and the part of one that is done: steps of a run with other batches have another length.
-double Trainer::rate_at(int64_t iter) const {
-  return schedule_(progress_.epoch * steps_per_epoch() + iter / config_.global.update_freq);
-}
-
-// The last batches of an epoch make a step of their own.
-void Trainer::take_step(const TrainBatch& batch) {
+train::Meter::Batch Trainer::train_batch(const train::BatchOptions& options) {
+  const TrainBatch batch = batches_.next();
+  pace_.read();
   const Labels labels{batch.target, batch.labelled};
   std::optional<Outputs> outputs;
   Losses::Values losses;
-  optim::set_lr(*optimizer_, lr_ = rate_at(place_.iter));
+  optim::set_lr(*optimizer_, lr_ = rate_at(place_.step));
   const auto loss = [&] {
     outputs = net_.forward(batch.images);
     losses = losses_(*outputs, labels);
     return losses.total;
   };
-  const bool ends_epoch = place_.iter + 1 == place_.iters;
-  step_(loss, {.samples = batch.rows(), .update = ends_epoch ? std::optional(true) : std::nullopt});
-  meter_.add({.losses = losses.with_total(),
-              .sums = metrics_.measure(*outputs, labels),
-              .rows = batch.rows(),
-              .step = place_.iter});
+  step_(loss, {.samples = batch.rows(), .update = options.update});
   if (step_.update() != train::Update::none) ++progress_.step;
-  if (step_.update() == train::Update::skipped)
-    log_info("[Train][Epoch {}/{}][Iter: {}/{}]gradients overflowed: no step is taken; the loss scale is now {:g}",
-             place_.epoch, place_.epochs, place_.iter, place_.iters, step_.scaler().current_scale());
+  if (step_.update() == train::Update::skipped) tell_of_overflow();
+  train::Meter::Batch numbers{.losses = losses.with_total(),
+                              .sums = metrics_.measure(*outputs, labels),
+                              .rows = batch.rows(),
+                              .step = place_.step};
+  pace_.done(batch.rows());
+  return numbers;
 }
 
-void Trainer::report(bool whole_epoch) {
-  const train::Measured total = meter_.measured(ranks_);
-  if (total.bad) refuse(*total.bad);
-  if (whole_epoch) {
-    log_info("{}", train_average_line(place_, total.results));
-    draw("train", total.results);
-    if (curves_) curves_->flush();
-    return;
+void Trainer::end_batch() {
+  if (place_.step % config_.global.print_batch_step == 0) {
+    const RateText lr{schedule_title(config_.optimizer.lr), lr_};
+    const std::string memory = config_.global.print_mem_info ? memory_text() : "";
+    log_info("{}", train_line(place_, lr, loop_->results(), pace_, memory));
+    pace_.reset();
   }
-  const RateText lr{schedule_title(config_.optimizer.lr), lr_};
-  log_info("{}", train_line(place_, lr, total.results, pace_, config_.global.print_mem_info ? memory_text() : ""));
-  pace_.reset();
+  if (place_.step == kWarmIters) pace_.reset();
+  if (step_.pending() == 0) loop_->agree_to_stop();
+}
+
+// An epoch is saved before it is evaluated; `latest` last: it is the newest, which --resume auto takes.
+void Trainer::end_epoch() {
+  const Results& results = loop_->results();
+  if (loop_->stopping()) {
+    progress_.iter = place_.step;
+    saver_.save("latest", progress_);
+    return tell_of_stop();
+  }
+  if (place_.step > first_) log_info("{}", train_average_line(place_, first_, results));  // else resumed at its end
+  draw("train", results);
+  for (train::BadTotal& bad : bad_)
+    bad.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
+  progress_.epoch = place_.epoch + 1;
+  progress_.iter = 0;
+  const int64_t every = config_.global.save_interval;
+  if (every > 0 && progress_.epoch % every == 0) saver_.save(fmt::format("epoch_{}", progress_.epoch), progress_);
+  saver_.save("latest", progress_);
+  evaluate();
+  if (progress_.epoch < place_.epochs && loop_->agree_to_stop()) tell_of_stop();
 }
 
 void Trainer::evaluate() {
@@ -240,38 +200,46 @@ void Trainer::evaluate() {
   if (!evaluator_ || epoch % global.eval_interval != 0 || epoch <= global.start_eval_epoch) return;
   std::optional<optim::Ema::Applied> averaged;  // best_model too has what was evaluated
   if (step_.ema() != nullptr) averaged.emplace(*step_.ema());
-  const PreemptionNotice notice({SIGINT, SIGTERM});
-  const Results results = evaluator_->run(net_, eval_amp(), epoch, [&] { return notice.received(); });
+  const Results results = evaluator_->run(net_, eval_amp(), epoch, [this] { return loop_->told(); });
   draw("eval", results);
   callback::Watch watch = watch_best(results, progress_.best);
   const bool best = !results.empty() && watch.improved(results);
   progress_.best = watch.best();
-  if (best) saver_.save("best_model", progress_, {batches_, step_});
+  if (best) saver_.save("best_model", progress_);
   if (progress_.best) log_info("{}", best_line(epoch, *progress_.best));
-}
-
-// `latest` last: it is the newest, which --resume auto takes.
-void Trainer::save() {
-  const int64_t every = config_.global.save_interval;
-  if (every > 0 && progress_.epoch % every == 0)
-    saver_.save(fmt::format("epoch_{}", progress_.epoch), progress_, {batches_, step_});
-  saver_.save("latest", progress_, {batches_, step_});
 }
 
 void Trainer::draw(const std::string& prefix, const Results& results) {
   if (!curves_) return;
   for (const auto& [name, value] : results) curves_->add_scalar(prefix + "/" + name, value, progress_.step);
   if (prefix == "train") curves_->add_scalar("train/lr", lr_, progress_.step);
+  curves_->flush();
+}
+
+void Trainer::tell_of_stop() const {
+  log_info("[Train][Epoch {}/{}][Iter: {}/{}]stopped by {}; {} is saved. To go on: {}", place_.epoch + 1, place_.epochs,
+           place_.step - 1, place_.steps, train::signal_name(loop_->signal()), (saver_.folder() / "latest").string(),
+           resume_command_);
+}
+
+void Trainer::tell_of_overflow() {
+  log_info("[Train][Epoch {}/{}][Iter: {}/{}]gradients overflowed: no step is taken; the loss scale is now {:g}",
+           place_.epoch + 1, place_.epochs, place_.step, place_.steps, step_.scaler().current_scale());
 }
 
 // Names the step that broke, not the one in which it was seen.
 void Trainer::refuse(const train::BadLoss& bad) const {
-  const int64_t step = progress_.epoch * steps_per_epoch() + bad.step / config_.global.update_freq + 1;
+  const int64_t step = place_.epoch * steps_per_epoch() + bad.step / config_.global.update_freq + 1;
   throw UsageError(
       "[Train][Epoch {}/{}][Iter: {}/{}] the loss of {} is {} in step {}, whose learning rate is {:g}; training stops. "
       "Try {}; the checkpoints in {} are those from before",
-      place_.epoch, place_.epochs, bad.step, place_.iters, bad.ranks_text(), std::abs(bad.value), step,
+      place_.epoch + 1, place_.epochs, bad.step, place_.steps, bad.ranks_text(), std::abs(bad.value), step,
       rate_at(bad.step), join(cures(config_), ", or "), saver_.folder().string());
+}
+
+// The schedule goes by epochs and the part of one that is done: steps of a run with other batches have another length.
+double Trainer::rate_at(int64_t step) const {
+  return schedule_(place_.epoch * steps_per_epoch() + step / config_.global.update_freq);
 }
 
 int64_t Trainer::steps_per_epoch() const {
@@ -296,7 +264,7 @@ AmpOptions Trainer::eval_amp() const {
 
 Results evaluate(const config::TrainConfig& config) {
   const train::Ranks ranks = ready_ranks(config.global);
-  const Network net = ready_to_evaluate(config, ranks);
+  const RoleModels net = ready_to_evaluate(config, ranks);
   Evaluator evaluator(config, ranks);
   config.warn_unknown();
   return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, ranks.device().type()) : AmpOptions{}, 0);

@@ -17,6 +17,7 @@
 #include "trireme/config/train_config.h"
 #include "trireme/io/format/events.h"
 #include "trireme/optim/schedules.h"
+#include "trireme/train/loop.h"
 #include "trireme/train/trainer/batches.h"
 #include "trireme/train/trainer/evaluator.h"
 #include "trireme/train/trainer/make_schedule.h"
@@ -30,7 +31,7 @@ struct TrainerOptions {
   std::string resume_command = "--resume auto";  ///< what goes on with this training, for a message
 };
 
-class Trainer {
+class Trainer : private train::Training {
  public:
   explicit Trainer(config::TrainConfig config, const TrainerOptions& options = {});
 
@@ -39,24 +40,22 @@ class Trainer {
   /// is evaluated.
   void train();
   /// The signal, to whichever rank, that ended train() early; 0: none.
-  int stopped_by() const { return stopped_ ? saver_.signal() : 0; }
+  int stopped_by() const { return loop_ ? loop_->signal() : 0; }
 
  private:
-  void resume(const std::string& from);
-  void begin_epoch();
-  void train_epoch();
-  void take_step(const TrainBatch& batch);
-  double rate_at(int64_t iter) const;
-  bool told_to_stop();
-  bool told_to_stop_after_epoch();
-  void tell_of_stop() const;
-  void look_for_bad_pictures();
-  void report(bool whole_epoch);
-  void evaluate();
-  void save();
-  void draw(const std::string& prefix, const Results& results);
-  [[noreturn]] void refuse(const train::BadLoss& bad) const;
+  int64_t begin_epoch() override;
+  train::Meter::Batch train_batch(const train::BatchOptions& options) override;
+  void end_batch() override;
+  void end_epoch() override;
+  [[noreturn]] void refuse(const train::BadLoss& bad) const override;
 
+  void resume(const std::string& from);
+  void evaluate();
+  void draw(const std::string& prefix, const Results& results);
+  void tell_of_stop() const;
+  void tell_of_overflow();
+
+  double rate_at(int64_t step) const;
   int64_t steps_per_epoch() const;
   std::string memory_text() const;
   AmpOptions eval_amp() const;
@@ -66,22 +65,22 @@ class Trainer {
   train::Ranks ranks_;
   std::optional<OwnerLock> lock_;  // of rank 0
   Losses losses_;
-  Network net_;
+  RoleModels net_;
   Batches batches_;
   std::vector<train::BadTotal> bad_;  // of each of its datasets
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   train::Step step_;
   optim::Schedule schedule_;
   RoleMetrics metrics_;
-  train::Meter meter_;
   std::unique_ptr<Evaluator> evaluator_;     // null: none during training
   std::unique_ptr<io::EventWriter> curves_;  // null: none
   Saver saver_;
   SavedProgress progress_;
-  bool stopped_ = false;  // before the end, at the wish of others
   Place place_;
+  int64_t first_ = 0;  // the step with which this run of the epoch began
   Pace pace_;
   double lr_ = 0;
+  std::optional<train::Loop> loop_;
 };
 
 /// The metrics and losses of DataLoader.Eval, with the weights of Global.pretrained_model.

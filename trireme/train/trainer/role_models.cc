@@ -1,4 +1,4 @@
-#include "trireme/train/trainer/network.h"
+#include "trireme/train/trainer/role_models.h"
 
 #include <fmt/ranges.h>
 #include <torch/torch.h>
@@ -22,22 +22,22 @@ torch::Tensor with_channels_last(const torch::Tensor& weight) {
   return torch::empty_like(weight, weight.options().memory_format(torch::MemoryFormat::ChannelsLast)).copy_(weight);
 }
 
-std::shared_ptr<torch::nn::Module> module_of(const std::vector<Network::Part>& parts) {
-  std::vector<Network::Part> trained;
-  for (const Network::Part& part : parts)
+std::shared_ptr<torch::nn::Module> module_of(const std::vector<RoleModels::Part>& parts) {
+  std::vector<RoleModels::Part> trained;
+  for (const RoleModels::Part& part : parts)
     if (!part.frozen) trained.push_back(part);
   if (trained.empty()) throw UsageError("Arch: all models are frozen (freeze_params_list); there is nothing to train");
   if (trained.size() == 1) return trained[0].model;
   auto all = std::make_shared<torch::nn::Module>();
-  for (const Network::Part& part : trained) all->register_module(part.role, part.model);
+  for (const RoleModels::Part& part : trained) all->register_module(part.role, part.model);
   return all;
 }
 
-void freeze(const Network::Part& part) {
+void freeze(const RoleModels::Part& part) {
   for (torch::Tensor& parameter : part.model->parameters()) parameter.set_requires_grad(false);
 }
 
-[[noreturn]] void refuse(const Network::Part& part, const torch::Tensor& images, const c10::Error& error) {
+[[noreturn]] void refuse(const RoleModels::Part& part, const torch::Tensor& images, const c10::Error& error) {
   const std::string shape = fmt::format("{}", fmt::join(images.sizes(), " x "));
   if (out_of_memory(error))
     throw UsageError("a batch of {} needs more memory than {} has; make DataLoader.{}.sampler.batch_size smaller: {}",
@@ -61,13 +61,13 @@ Outputs Outputs::first(int64_t rows) const {
   return some;
 }
 
-Network::Network(std::vector<Part> parts, std::string main)
+RoleModels::RoleModels(std::vector<Part> parts, std::string main)
     : parts_(std::move(parts)), main_(std::move(main)), trained_(module_of(parts_)) {
   for (const Part& part : parts_)
     if (part.frozen) freeze(part);
 }
 
-torch::Tensor Network::run(const Part& part, const torch::Tensor& images) const {
+torch::Tensor RoleModels::run(const Part& part, const torch::Tensor& images) const {
   const torch::AutoGradMode gradients(!part.frozen && torch::GradMode::is_enabled());
   try {
     return part.model->forward(images);
@@ -76,24 +76,24 @@ torch::Tensor Network::run(const Part& part, const torch::Tensor& images) const 
   }
 }
 
-Outputs Network::forward(const torch::Tensor& images) const {
+Outputs RoleModels::forward(const torch::Tensor& images) const {
   const torch::Tensor input = channels_last(images);
   Outputs outputs(main_);
   for (const Part& part : parts_) outputs.add(part.role, run(part, input));
   return outputs;
 }
 
-Outputs Network::forward_main(const torch::Tensor& images) const {
+Outputs RoleModels::forward_main(const torch::Tensor& images) const {
   Outputs outputs(main_);
   outputs.add(main_, run(main_part(), channels_last(images)));
   return outputs;
 }
 
-void Network::set_training(bool training) const {
+void RoleModels::set_training(bool training) const {
   for (const Part& part : parts_) part.model->train(training && !part.frozen);
 }
 
-void Network::to(const torch::Device& device) const {
+void RoleModels::to(const torch::Device& device) const {
   const torch::NoGradGuard no_grad;
   for (const Part& part : parts_) {
     part.model->to(device);
@@ -101,13 +101,13 @@ void Network::to(const torch::Device& device) const {
   }
 }
 
-const Network::Part& Network::main_part() const {
+const RoleModels::Part& RoleModels::main_part() const {
   for (const Part& part : parts_)
     if (part.role == main_) return part;
   throw UsageError("there is no model '{}'", main_);
 }
 
-std::vector<std::shared_ptr<torch::nn::Module>> Network::frozen() const {
+std::vector<std::shared_ptr<torch::nn::Module>> RoleModels::frozen() const {
   std::vector<std::shared_ptr<torch::nn::Module>> all;
   for (const Part& part : parts_)
     if (part.frozen) all.push_back(part.model);

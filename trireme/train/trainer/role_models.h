@@ -1,6 +1,6 @@
 // The network that is trained: one model, or a student and its teachers side by side (DistillationModel).
 //
-//   Network net({{"Teacher", teacher, .frozen = true}, {"Student", student}}, "Student");
+//   RoleModels net({{"Teacher", teacher, .frozen = true}, {"Student", student}}, "Student");
 //   Outputs outputs = net.forward(images);
 //   outputs.of("Teacher");
 //
@@ -36,7 +36,7 @@ class Outputs {
   std::vector<std::pair<std::string, torch::Tensor>> all_;
 };
 
-class Network {
+class RoleModels {
  public:
   struct Part {
     std::string role;  ///< "" when it is the only one
@@ -44,7 +44,7 @@ class Network {
     bool frozen = false;
   };
   /// `main` is the role of the model that is evaluated. UsageError when all are frozen.
-  Network(std::vector<Part> parts, std::string main);
+  RoleModels(std::vector<Part> parts, std::string main);
 
   /// UsageError when a model cannot take such images, or the device has too little memory for them.
   Outputs forward(const torch::Tensor& images) const;

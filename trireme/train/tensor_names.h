@@ -9,7 +9,7 @@
 namespace trireme {
 
 /// The names of tensors in data::Sample, in the order in which network and loss take them.
-struct ModelOptions {
+struct TensorNames {
   std::vector<std::string> inputs = {};  ///< empty: the first ones, as many as the network's forward() needs
   std::vector<std::string> labels = {};  ///< empty: all others
 };

@@ -1,4 +1,4 @@
-#include "trireme/train/trainer/network.h"
+#include "trireme/train/trainer/role_models.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -47,10 +47,10 @@ constexpr const char* kArch =
     "Arch: {name: DistillationModel, models: [Teacher: {name: LeNet}, Student: {name: LeNet}]}\n";
 
 // Nothing of a frozen teacher changes, its batch-norm statistics included, and it is no part of what is trained.
-TEST(Network, TeachersStayAsTheyAre) {
+TEST(RoleModels, TeachersStayAsTheyAre) {
   torch::manual_seed(1);
   const auto teacher = small_net(), student = small_net();
-  const Network net({{"Teacher", teacher, true}, {"Student", student}}, "Student");
+  const RoleModels net({{"Teacher", teacher, true}, {"Student", student}}, "Student");
   net.to(torch::kCPU);
   net.set_training(true);
   EXPECT_FALSE(teacher->is_training());
@@ -69,12 +69,12 @@ TEST(Network, TeachersStayAsTheyAre) {
   for (const torch::Tensor& parameter : teacher->parameters()) EXPECT_FALSE(parameter.grad().defined());
 }
 
-TEST(Network, NothingToTrain) {
-  EXPECT_THROW(Network({{"Teacher", small_net(), true}}, "Teacher"), UsageError);
+TEST(RoleModels, NothingToTrain) {
+  EXPECT_THROW(RoleModels({{"Teacher", small_net(), true}}, "Teacher"), UsageError);
 }
 
-TEST(Network, WeightsLieChannelsLast) {
-  const Network net({{"", small_net()}}, "");
+TEST(RoleModels, WeightsLieChannelsLast) {
+  const RoleModels net({{"", small_net()}}, "");
   net.to(torch::kCPU);
   for (const torch::Tensor& weight : net.trained()->parameters()) {
     EXPECT_TRUE(weight.requires_grad());
@@ -176,7 +176,7 @@ TEST(MakeStep, L1PullsWeightsToZeroAndSparesNorms) {
   const auto config =
       training("PPLCNet_x0_25", "{name: SGD, lr: {learning_rate: 0.1}, regularizer: {name: L1, coeff: 0.5}}");
   const auto model = small_net();
-  const Network net({{"", model}}, "");
+  const RoleModels net({{"", model}}, "");
   const auto optimizer = make_optimizer(config, *net.trained());
   train::Step step = make_step(config, net, train::Ranks(torch::kCPU), *optimizer);
   const auto before = model->named_parameters();
