@@ -22,7 +22,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct ContextOptions {
   RankInfo world{};
@@ -99,4 +99,4 @@ class Context {
   std::map<std::string, int> uses_ TRIREME_GUARDED_BY(mutex_);  // how often each list of ranks became a group
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/plugin.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 struct Loaded {
@@ -58,4 +58,4 @@ std::string describe_gpu(int device) {
   return plugin().describe(device);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -12,7 +12,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr int kQueue = 4096;
@@ -155,4 +155,4 @@ Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept 
   return {};
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm
