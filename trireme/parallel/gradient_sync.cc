@@ -221,8 +221,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     const bool changed = !plan_ && backwards_ > 1;  // new parameters must start equal
     if (joining_ || !(due || early || changed)) return;
     // Early on, a loss that grows beyond all numbers is soon seen by the loop, which can say more.
-    const Numbers numbers = due || changed ? Numbers::finite : Numbers::any;
-    require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), numbers);
+    const NonFinite non_finite = due || changed ? NonFinite::error : NonFinite::allowed;
+    require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), non_finite);
   }
 
   // Held by the callback at the end of the backward. When it goes while the backward is still open, an exception has

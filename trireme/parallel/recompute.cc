@@ -16,7 +16,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
-#include "trireme/parallel/running_statistics.h"
+#include "trireme/parallel/batch_norm_operator.h"
 
 namespace trireme {
 namespace {
