@@ -189,7 +189,7 @@ std::optional<Snapshot> CheckpointFolder::read_newest(const std::string& but) co
   if (reasons.empty()) return std::nullopt;
   throw UsageError(
       "{}: none of the {} checkpoints can be used; bring one back or name another folder, or remove them to "
-      "start anew:{}",
+      "start from scratch:{}",
       path_.string(), reasons.size(), join(reasons, ""));
 }
 
