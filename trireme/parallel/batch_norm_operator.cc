@@ -11,7 +11,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/parallel/joined_batch_norm.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 // The marked layers, by a tensor of theirs.
@@ -99,4 +99,4 @@ RunningStatisticsStay::~RunningStatisticsStay() {
   statistics_stay = before_;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 
 #include "trireme/comm/group.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// From now on the layer with this weight (or running mean, without a weight) is normalised over the batches of the
 /// group when it trains.
@@ -30,4 +30,4 @@ class RunningStatisticsStay {
   bool before_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/parallel/test_ranks.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST(AverageNow, CallsTheHookForEachBucketInOrder) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -10,7 +10,7 @@
 
 #include "trireme/comm/collectives.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -126,4 +126,4 @@ torch::Tensor joined_batch_norm(const torch::Tensor& input, const std::optional<
   return SyncBatchNorm::apply(input, weight, bias, options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 
 #include "trireme/comm/group.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 struct JoinedBatchNormOptions {
   torch::Tensor running_mean;  ///< updated; undefined: no statistics are kept
@@ -21,4 +21,4 @@ struct JoinedBatchNormOptions {
 torch::Tensor joined_batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
                                 const std::optional<torch::Tensor>& bias, const JoinedBatchNormOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -10,7 +10,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
@@ -150,4 +150,4 @@ void require_equal_parameters(const torch::nn::Module& module, const Group& grou
     report(module, group, when, non_finite);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -9,7 +9,7 @@
 
 #include "trireme/comm/group.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// What NaN or infinity in a parameter is.
 enum class NonFinite { allowed, error };
@@ -20,4 +20,4 @@ enum class NonFinite { allowed, error };
 void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when,
                               NonFinite non_finite = NonFinite::error);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

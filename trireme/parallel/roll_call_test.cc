@@ -6,7 +6,7 @@
 
 #include "trireme/parallel/test_ranks.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(RollCall, BeginsWithoutWaitingForTheOthers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::parallel

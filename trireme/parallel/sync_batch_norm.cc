@@ -20,7 +20,7 @@ bool mark(const torch::nn::Module& module, const std::string& name, const Group&
         "batch normalisation {} has neither weight nor running statistics, so it cannot be marked; give it "
         "affine(true) or track_running_stats(true)",
         name.empty() ? "(the module itself)" : name);
-  join_batch_norm(known_by, group);
+  parallel::join_batch_norm(known_by, group);
   return true;
 }
 
@@ -39,7 +39,7 @@ int convert_sync_batch_norm(torch::nn::Module& module, const Group& group) {
 
 bool has_sync_batch_norm(const torch::nn::Module& module) {
   const std::vector<torch::Tensor> parameters = module.parameters(), buffers = module.buffers();
-  const auto marked = [](const torch::Tensor& tensor) { return batch_norm_group(tensor).is_member(); };
+  const auto marked = [](const torch::Tensor& tensor) { return parallel::batch_norm_group(tensor).is_member(); };
   return std::any_of(parameters.begin(), parameters.end(), marked) ||
          std::any_of(buffers.begin(), buffers.end(), marked);
 }

@@ -13,7 +13,7 @@
 #include "trireme/comm/group_state.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme::testing {
+namespace trireme::parallel::testing {
 
 /// An exception of a rank fails the test. A rank that waits for one that never comes gives up after ten seconds.
 template <typename Rank>
@@ -30,4 +30,4 @@ void run_ranks(int ranks, const Rank& run) {
   forget_world_group();
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme::parallel::testing
