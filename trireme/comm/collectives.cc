@@ -39,14 +39,14 @@ void fill_like(Tensors& outputs, const torch::Tensor& example, int count) {
 
 WorkPtr start_all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& group, Mode mode) {
   Tensors tensors{tensor};
-  return backend_for(tensor, group).allreduce(tensors, {.reduceOp = to_c10d(op), .asyncOp = mode == Mode::async});
+  return backend_for(tensor, group).allreduce(tensors, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_reduce(const torch::Tensor& tensor, int root, ReduceOp op, const Group& group, Mode mode) {
   check_rank(group, root, "reduce to");
   Tensors tensors{tensor};
   return backend_for(tensor, group)
-      .reduce(tensors, {.reduceOp = to_c10d(op), .rootRank = root, .asyncOp = mode == Mode::async});
+      .reduce(tensors, {.reduceOp = comm::to_c10d(op), .rootRank = root, .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_broadcast(const torch::Tensor& tensor, int root, const Group& group, Mode mode) {
@@ -90,14 +90,14 @@ WorkPtr start_reduce_scatter(const torch::Tensor& output, const Tensors& inputs,
   Tensors outputs{output};
   std::vector<Tensors> lists{inputs};
   return backend_for(output, group)
-      .reduce_scatter(outputs, lists, {.reduceOp = to_c10d(op), .asyncOp = mode == Mode::async});
+      .reduce_scatter(outputs, lists, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_reduce_scatter(const torch::Tensor& output, const torch::Tensor& input, ReduceOp op, const Group& group,
                              Mode mode) {
   torch::Tensor to = output, from = input;
   return backend_for(output, group)
-      ._reduce_scatter_base(to, from, {.reduceOp = to_c10d(op), .asyncOp = mode == Mode::async});
+      ._reduce_scatter_base(to, from, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_all_to_all(Tensors& outputs, const Tensors& inputs, const Group& group, Mode mode) {
@@ -118,7 +118,9 @@ WorkPtr start_all_to_all(const torch::Tensor& output, const torch::Tensor& input
 }
 
 WorkPtr start_barrier(const Group& group, Mode mode) {
-  return group.state().cpu->barrier({.asyncOp = mode == Mode::async});
+  c10d::BarrierOptions options;
+  options.asyncOp = mode == Mode::async;
+  return group.state().cpu->barrier(options);
 }
 
 // The lengths of everyone's bytes.
@@ -264,7 +266,7 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
 
 std::vector<std::string> all_gather_object(std::string_view object, const Group& group) {
   const std::vector<size_t> lengths = all_lengths(object.size(), group);
-  std::string all(total(lengths), '\0');
+  std::string all(comm::total(lengths), '\0');
   group.state().cpu->run_now(
       [&](comm::Engine& engine) { engine.all_gather(object.data(), lengths, comm::DType::u8, all.data()); });
   return cut(all, lengths);
@@ -286,7 +288,7 @@ std::vector<std::string> gather_object(std::string_view object, int root, const 
   check_rank(group, root, "gather on");
   const std::vector<size_t> lengths = all_lengths(object.size(), group);
   const bool here = group.rank() == root;
-  std::string all(here ? total(lengths) : 0, '\0');
+  std::string all(here ? comm::total(lengths) : 0, '\0');
   group.state().cpu->run_now(
       [&](comm::Engine& engine) { engine.gather(object.data(), lengths, comm::DType::u8, all.data(), root); });
   return here ? cut(all, lengths) : std::vector<std::string>();

@@ -89,8 +89,8 @@ TensorMap copy_of(const TensorMap& tensors) {
 
 struct CheckpointFolder::Found {
   std::string name;
-  std::optional<Manifest> manifest;
-  std::string reason;  // why there is no manifest
+  std::optional<Manifest> manifest = {};
+  std::string reason = {};  // why there is no manifest
   int64_t sequence() const { return manifest ? manifest->sequence : kUnknown; }
 };
 
