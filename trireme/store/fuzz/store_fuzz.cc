@@ -10,7 +10,8 @@
 #include "trireme/store/wire.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace trireme::store;
+  using namespace trireme;
+  namespace wire = store::wire;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const wire::Decoded decoded = wire::decode(bytes, wire::kMaxPayload);
   if (decoded.status == wire::Status::complete && wire::encode(decoded.message) != bytes.substr(0, decoded.size))
