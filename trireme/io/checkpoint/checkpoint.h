@@ -101,9 +101,9 @@ class Checkpoint {
   bool due(int64_t step) const { return options_.every > 0 && step > 0 && step % options_.every == 0; }
 
   /// Whether any rank has got a signal to stop (SIGTERM, SIGUSR1); the same answer on all ranks, so that all save the
-  /// same step, and true for ever after. Save and end then: `trireme launch` kills after its --grace. Ask once a step and
-  /// keep the answer; it costs one all_reduce of a number. The signals are caught from the first call on, for as long
-  /// as the object lives; before that, they end the process as usual.
+  /// same step, and true for ever after. Save and end then: `trireme launch` kills after its --grace. Ask once a step
+  /// and keep the answer; it costs one all_reduce of a number. The signals are caught from the first call on, for as
+  /// long as the object lives; before that, they end the process as usual.
   bool preempted();
   /// The signal that made preempted() true, on whichever rank; 0: none.
   int signal() const { return signal_; }
