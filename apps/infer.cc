@@ -113,20 +113,20 @@ void add(Measured& measured, const Timing& timing, size_t pictures) {
 
 /// One batch after the other, nothing beside: what a caller waits for.
 Measured measure(const Predictor& predictor, const Pictures& pictures, int batch_size) {
-  constexpr size_t kWarmUp = 10, kLeast = 20, kMost = 1'000'000;
-  constexpr auto kEnough = std::chrono::seconds(2);
+  constexpr size_t kWarmUpRounds = 10, kMinRounds = 20, kMaxRounds = 1'000'000;
+  constexpr auto kMinTime = std::chrono::seconds(2);
   Measured measured;
   auto begin = std::chrono::steady_clock::now();
-  for (size_t round = 0; round < kWarmUp + kMost; ++round) {
-    if (round == kWarmUp) begin = std::chrono::steady_clock::now();
+  for (size_t round = 0; round < kWarmUpRounds + kMaxRounds; ++round) {
+    if (round == kWarmUpRounds) begin = std::chrono::steady_clock::now();
     Timing timing;
     const PictureBatch batch = read_pictures(predictor, batch_of(pictures, batch_size, round));
     const std::vector<Answer> answers = predictor.predict(batch.prepared, &timing);
-    if (round < kWarmUp) continue;
+    if (round < kWarmUpRounds) continue;
     add(measured, timing, static_cast<size_t>(std::count_if(answers.begin(), answers.end(), std::mem_fn(&Answer::ok))));
     const auto taken = std::chrono::steady_clock::now() - begin;
     measured.seconds = std::chrono::duration<double>(taken).count();
-    if (measured.whole.count() >= kLeast && taken > kEnough) break;
+    if (measured.whole.count() >= kMinRounds && taken > kMinTime) break;
   }
   return measured;
 }

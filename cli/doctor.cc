@@ -58,19 +58,19 @@ void check_network() {
 }
 
 void check_shared_memory() {
-  constexpr double kEnough = 1.0;  // GiB; containers are often given 64 MiB
+  constexpr double kMinSharedMemory = 1.0;  // GiB; containers are often given 64 MiB
   struct statvfs info {};
   if (::statvfs("/dev/shm", &info) != 0) return line(false, "/dev/shm is missing: mount a tmpfs there");
   const double free = static_cast<double>(info.f_bavail) * static_cast<double>(info.f_frsize) / (1 << 30);
-  line(free >= kEnough,
-       fmt::format("/dev/shm has {:.1f} GiB free{}", free, free >= kEnough ? "" : "; in Docker use --shm-size=8g"));
+  line(free >= kMinSharedMemory, fmt::format("/dev/shm has {:.1f} GiB free{}", free,
+                                             free >= kMinSharedMemory ? "" : "; in Docker use --shm-size=8g"));
 }
 
 // The engines of collectives. An absent one is not a problem: it needs a library that may not be installed.
 void check_backends() {
-  line(true, fmt::format("backend shm: between ranks of this machine ({})", shm::reduce_instruction_set()));
+  line(true, fmt::format("backend shm: between ranks of this machine ({})", comm::shm::reduce_instruction_set()));
   line(true, "backend gloo: between machines, inside libtorch");
-  const auto no_mpi = why_no_mpi();
+  const auto no_mpi = comm::why_no_mpi();
   line(true, no_mpi ? fmt::format("no backend mpi: {}", *no_mpi) : std::string("backend mpi: under mpirun and srun"));
   const auto nccl = Plugin::locate("libtrireme_cuda.so");
   line(true, nccl ? fmt::format("backend nccl: {}", *nccl)

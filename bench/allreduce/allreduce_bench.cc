@@ -37,7 +37,7 @@ using AllReduce = std::function<void(torch::Tensor&)>;
 c10::intrusive_ptr<c10d::ProcessGroupGloo> make_gloo(const World& world) {
   auto options = c10d::ProcessGroupGloo::Options::create();
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  const auto store = make_c10d_store(world.store(), "bench/", std::chrono::minutes(1));
+  const auto store = comm::make_c10d_store(world.store(), "bench/", std::chrono::minutes(1));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, world.rank(), world.size(), options);
 }
 

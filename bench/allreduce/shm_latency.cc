@@ -18,7 +18,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 struct Result {
@@ -99,14 +99,14 @@ int64_t argument(int argc, char** argv, int index, int64_t otherwise) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm
 
 int main(int argc, char** argv) {
   try {
-    using trireme::shm::argument;
+    using trireme::comm::shm::argument;
     const auto ranks = static_cast<int>(argument(argc, argv, 1, 2));
     const auto piece = static_cast<size_t>(argument(argc, argv, 2, 256)) << 10;
-    return trireme::shm::run(ranks, piece);
+    return trireme::comm::shm::run(ranks, piece);
   } catch (const trireme::Error& error) {
     fmt::print(stderr, "shm_latency: {}\n", error.what());
     return error.exit_code();

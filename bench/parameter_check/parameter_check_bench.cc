@@ -36,10 +36,10 @@ void measure(const char* name, Net net, const torch::Tensor& x, const World& wor
   };
   for (int i = 0; i < 3; ++i) step();  // learns, makes buckets
   const double step_ms = median_of(7, step);
-  const double check_ms = median_of(15, [&] { require_equal_parameters(*net, world, "bench"); });
-  const ModelParameters known(*net);
+  const double check_ms = median_of(15, [&] { parallel::require_equal_parameters(*net, world, "bench"); });
+  const parallel::ModelParameters known(*net);
   const double tree_ms = median_of(101, [&] {
-    if (!known.describe(*net)) throw UsageError("bench: the model has changed by itself");
+    if (!known.is_current(*net)) throw UsageError("bench: the model has changed by itself");
   });
   int64_t bytes = 0;
   for (const torch::Tensor& parameter : net->parameters()) bytes += static_cast<int64_t>(parameter.nbytes());

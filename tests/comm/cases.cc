@@ -340,7 +340,7 @@ torch::Tensor Case::zeros(const Shape& of) const {
 
 std::string Case::describe(const std::string& kind) const {
   return fmt::format("rank {} of {}: {}{} of {} {}{} {}, root {}, seed {}", rank(), size(), kind, async ? "_async" : "",
-                     trireme::to_string(op), c10::str(type), c10::str(at::IntArrayRef(shape)), to_string(layout), root,
+                     comm::to_string(op), c10::str(type), c10::str(at::IntArrayRef(shape)), to_string(layout), root,
                      seed);
 }
 

@@ -18,7 +18,7 @@
 namespace trireme::ranks {
 
 struct Case {
-  Group group;
+  Group group = {};
   torch::ScalarType type = torch::kFloat;
   ReduceOp op = ReduceOp::sum;
   Layout layout = Layout::contiguous;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the generated parts of the pages anew: tests/docs/generate.py [PROGRAM, by default build/bin/trireme]"""
+"""Rewrites the generated parts of the pages: tests/docs/generate.py [PROGRAM, by default build/bin/trireme]"""
 import subprocess
 import sys
 

@@ -30,7 +30,7 @@ using namespace std::chrono_literals;
 }
 
 void work_alone(const World& world) {
-  EndedRanks ended(world.store(), world.env().restart_count);
+  store::EndedRanks ended(world.store(), world.env().restart_count);
   const Deadline deadline = Deadline::in(60s);
   while (static_cast<int>(ended.list().size()) < world.size() - 1) {
     if (deadline.passed()) throw UsageError("the other ranks have not ended");

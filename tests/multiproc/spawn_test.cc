@@ -163,11 +163,11 @@ TEST_F(SpawnTest, OutputHasItsRankAndWhatMainPrintedBeforeIsShownOnce) {
 // As comm waits for the members of a group.
 void meet_rank_1() {
   const Job job = connect_job();
-  MeetingStore meeting(job.store, {.operation = "new_group", .prefix = "group/", .me = 0, .ranks = {0, 1}});
+  store::MeetingStore meeting(job.store, {.operation = "new_group", .prefix = "group/", .me = 0, .ranks = {0, 1}});
   try {
     meeting.get("never", Deadline::in(20s));
   } catch (const PeerError&) {
-    EndedRanks(job.store, 0).note_wait({.rank = 0, .operation = "new_group", .ranks = {1}});
+    store::EndedRanks(job.store, 0).note_wait({.rank = 0, .operation = "new_group", .ranks = {1}});
     throw;
   }
 }
@@ -188,7 +188,7 @@ TEST_F(SpawnTest, ARankMayReturnEarlyWhenNobodyWaitsForIt) {
       [] {
         if (get_rank() == 1) return;
         const Job job = connect_job();
-        EndedRanks ended(job.store, 0);
+        store::EndedRanks ended(job.store, 0);
         EXPECT_TRUE(eventually([&] { return ended.list().contains(1); }));
       },
       {.nprocs = 2});

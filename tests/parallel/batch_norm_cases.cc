@@ -147,13 +147,39 @@ void batch_norm_unmarked(const World& world) {
   }
 }
 
+// The part of the model in the checkpoint is computed twice, with the collectives of the layer in both computations.
+void batch_norm_in_checkpoint(const World& world) {
+  auto plain = sequence(), ours = sequence();
+  convert_sync_batch_norm(*plain, world), convert_sync_batch_norm(*ours, world);
+  for (int step = 0; step < 2; ++step) {
+    const torch::Tensor x = uneven_share(numbers({uneven_rows(world.size()), 4}, step) * 3 + 5, world);
+    const torch::Tensor scale = numbers({4}, 99);
+    const auto gradient_of_input = [&](const auto& forward) {
+      const torch::Tensor in = x.clone().requires_grad_();
+      forward(in).square().sum().backward();
+      return in.grad();
+    };
+    const torch::Tensor expected =
+        gradient_of_input([&](const torch::Tensor& in) { return plain->forward(in * scale); });
+    const torch::Tensor got = gradient_of_input([&](const torch::Tensor& in) {
+      return checkpoint([ours](const torch::Tensor& a, const torch::Tensor& b) mutable { return ours->forward(a * b); },
+                        in, scale);
+    });
+    require(got.equal(expected), "gradient of the input");
+  }
+  for (const auto& item : plain->named_parameters())
+    require(ours->named_parameters()[item.key()].grad().equal(item.value().grad()), "gradient of " + item.key());
+  for (const char* statistic : {"1.running_mean", "1.running_var"})
+    require(ours->named_buffers()[statistic].equal(plain->named_buffers()[statistic]), statistic);
+}
+
 }  // namespace
 
 std::vector<Case> batch_norm_cases() {
   return {{"batch_norm_layers", batch_norm_layers},     {"batch_norm_in_models", batch_norm_in_models},
           {"batch_norm_training", batch_norm_training}, {"batch_norm_half", batch_norm_half},
           {"batch_norm_refused", batch_norm_refused},   {"batch_norm_and_join", batch_norm_and_join},
-          {"batch_norm_unmarked", batch_norm_unmarked}};
+          {"batch_norm_unmarked", batch_norm_unmarked}, {"batch_norm_in_checkpoint", batch_norm_in_checkpoint}};
 }
 
 }  // namespace trireme::test

@@ -162,10 +162,10 @@ class Preemption(TrainerCase):
         return first
 
     def on_another_number_of_ranks(self, common, ranks):
-        """What is left of the epoch is dealt out anew, to the same last batch."""
+        """What is left of the epoch is dealt out again, to the same last batch."""
         result = self.train(*common, "Global.output_dir=copy", ranks=0 if ranks else 2, more=["--resume", "auto"])
         steps = 48 if ranks else 24
-        self.assert_says(result, "dealt out anew", rf"Epoch \d+/20\]\[Iter: {steps - 2}/{steps}\]")
+        self.assert_says(result, "dealt out again", rf"Epoch \d+/20\]\[Iter: {steps - 2}/{steps}\]")
 
     def test_alone(self):
         self.assert_ends(self.stopped_and_resumed(0, signal.SIGUSR1), 0)

@@ -2,7 +2,7 @@
 
 #include "trireme/core/quiet_thread.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod{250};
@@ -66,4 +66,4 @@ void AbortNotice::watch() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

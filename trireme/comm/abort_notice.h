@@ -23,7 +23,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 class AbortNotice {
  public:
@@ -70,4 +70,4 @@ class AbortNotice {
   std::thread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

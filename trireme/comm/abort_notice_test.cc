@@ -7,13 +7,13 @@
 #include "trireme/core/error.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using namespace std::chrono_literals;
 
 TEST(AbortNotice, ReachesWhoWaits) {
-  const auto store = std::make_shared<MemoryStore>();
+  const auto store = std::make_shared<store::MemoryStore>();
   std::promise<Blame> heard;
   AbortNotice giver(store, "key", [](const Blame&) {});
   AbortNotice listener(store, "key", [&](const Blame& blame) { heard.set_value(blame); });
@@ -26,11 +26,11 @@ TEST(AbortNotice, ReachesWhoWaits) {
 }
 
 // Counts how often it is asked.
-class CountingStore : public MemoryStore {
+class CountingStore : public store::MemoryStore {
  public:
   std::optional<std::string> try_get(const std::string& key) override {
     if (++asked_ == 2) twice_.set_value();
-    return MemoryStore::try_get(key);
+    return store::MemoryStore::try_get(key);
   }
   int asked() const { return asked_; }
   std::promise<void> twice_;
@@ -55,7 +55,7 @@ TEST(AbortNotice, AsksOnlyWhileSomethingWaits) {
 }
 
 TEST(AbortNotice, WhoIsStuckLooksForTheDeadAndTellsTheOthers) {
-  const auto store = std::make_shared<MemoryStore>();
+  const auto store = std::make_shared<store::MemoryStore>();
   std::promise<Blame> heard, told;
   std::atomic<int> turns = 0;
   AbortNotice finder(
@@ -73,7 +73,7 @@ TEST(AbortNotice, WhoIsStuckLooksForTheDeadAndTellsTheOthers) {
 }
 
 // The server is gone.
-class LostStore : public MemoryStore {
+class LostStore : public store::MemoryStore {
  public:
   std::string compare_set(const std::string&, std::string_view, std::string_view) override { throw PeerError("lost"); }
   std::optional<std::string> try_get(const std::string&) override { throw PeerError("lost"); }
@@ -85,4 +85,4 @@ TEST(AbortNotice, ALostStoreIsNoError) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -6,7 +6,7 @@
 
 #include "trireme/core/deadline.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using Bytes = std::vector<uint8_t>;
@@ -56,4 +56,4 @@ c10::intrusive_ptr<c10d::Store> make_c10d_store(std::shared_ptr<Store> store, st
   return c10::make_intrusive<C10dStore>(std::move(store), std::move(prefix), timeout);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

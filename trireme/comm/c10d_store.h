@@ -7,10 +7,10 @@
 
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Keys get `prefix` before them. get() and wait() end at the timeout with a PeerError that names the key.
 c10::intrusive_ptr<c10d::Store> make_c10d_store(std::shared_ptr<Store> store, std::string prefix,
                                                 std::chrono::milliseconds timeout);
 
-}  // namespace trireme
+}  // namespace trireme::comm

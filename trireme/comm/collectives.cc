@@ -39,14 +39,14 @@ void fill_like(Tensors& outputs, const torch::Tensor& example, int count) {
 
 WorkPtr start_all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& group, Mode mode) {
   Tensors tensors{tensor};
-  return backend_for(tensor, group).allreduce(tensors, {.reduceOp = to_c10d(op), .asyncOp = mode == Mode::async});
+  return backend_for(tensor, group).allreduce(tensors, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_reduce(const torch::Tensor& tensor, int root, ReduceOp op, const Group& group, Mode mode) {
   check_rank(group, root, "reduce to");
   Tensors tensors{tensor};
   return backend_for(tensor, group)
-      .reduce(tensors, {.reduceOp = to_c10d(op), .rootRank = root, .asyncOp = mode == Mode::async});
+      .reduce(tensors, {.reduceOp = comm::to_c10d(op), .rootRank = root, .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_broadcast(const torch::Tensor& tensor, int root, const Group& group, Mode mode) {
@@ -90,14 +90,14 @@ WorkPtr start_reduce_scatter(const torch::Tensor& output, const Tensors& inputs,
   Tensors outputs{output};
   std::vector<Tensors> lists{inputs};
   return backend_for(output, group)
-      .reduce_scatter(outputs, lists, {.reduceOp = to_c10d(op), .asyncOp = mode == Mode::async});
+      .reduce_scatter(outputs, lists, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_reduce_scatter(const torch::Tensor& output, const torch::Tensor& input, ReduceOp op, const Group& group,
                              Mode mode) {
   torch::Tensor to = output, from = input;
   return backend_for(output, group)
-      ._reduce_scatter_base(to, from, {.reduceOp = to_c10d(op), .asyncOp = mode == Mode::async});
+      ._reduce_scatter_base(to, from, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_all_to_all(Tensors& outputs, const Tensors& inputs, const Group& group, Mode mode) {
@@ -118,14 +118,17 @@ WorkPtr start_all_to_all(const torch::Tensor& output, const torch::Tensor& input
 }
 
 WorkPtr start_barrier(const Group& group, Mode mode) {
-  return group.state().cpu->barrier({.asyncOp = mode == Mode::async});
+  c10d::BarrierOptions options;
+  options.asyncOp = mode == Mode::async;
+  return group.state().cpu->barrier(options);
 }
 
 // The lengths of everyone's bytes.
 std::vector<size_t> all_lengths(size_t mine, const Group& group) {
   std::vector<size_t> lengths(static_cast<size_t>(group.size()));
   const std::vector<size_t> counts(lengths.size(), sizeof(size_t));
-  group.state().cpu->run_now([&](Engine& engine) { engine.all_gather(&mine, counts, DType::u8, lengths.data()); });
+  group.state().cpu->run_now(
+      [&](comm::Engine& engine) { engine.all_gather(&mine, counts, comm::DType::u8, lengths.data()); });
   return lengths;
 }
 
@@ -239,7 +242,7 @@ Work irecv(const torch::Tensor& tensor, int from, const Group& group) {
 
 void send(const torch::Tensor& tensor, int to, const Group& group) {
   check_rank(group, to, "send to");
-  if (auto* backend = dynamic_cast<EngineBackend*>(&backend_for(tensor, group)))
+  if (auto* backend = dynamic_cast<comm::EngineBackend*>(&backend_for(tensor, group)))
     backend->send_now(tensor, to);
   else
     isend(tensor, to, group).wait();
@@ -247,7 +250,7 @@ void send(const torch::Tensor& tensor, int to, const Group& group) {
 
 void recv(const torch::Tensor& tensor, int from, const Group& group) {
   check_rank(group, from, "recv from");
-  if (auto* backend = dynamic_cast<EngineBackend*>(&backend_for(tensor, group)))
+  if (auto* backend = dynamic_cast<comm::EngineBackend*>(&backend_for(tensor, group)))
     backend->recv_now(tensor, from);
   else
     irecv(tensor, from, group).wait();
@@ -263,8 +266,9 @@ std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {
 
 std::vector<std::string> all_gather_object(std::string_view object, const Group& group) {
   const std::vector<size_t> lengths = all_lengths(object.size(), group);
-  std::string all(total(lengths), '\0');
-  group.state().cpu->run_now([&](Engine& engine) { engine.all_gather(object.data(), lengths, DType::u8, all.data()); });
+  std::string all(comm::total(lengths), '\0');
+  group.state().cpu->run_now(
+      [&](comm::Engine& engine) { engine.all_gather(object.data(), lengths, comm::DType::u8, all.data()); });
   return cut(all, lengths);
 }
 
@@ -272,10 +276,10 @@ std::string broadcast_object(std::string_view object, int root, const Group& gro
   check_rank(group, root, "broadcast from");
   size_t length = object.size();
   std::string result(object);
-  group.state().cpu->run_now([&](Engine& engine) {
-    engine.broadcast(&length, sizeof length, DType::u8, root);
+  group.state().cpu->run_now([&](comm::Engine& engine) {
+    engine.broadcast(&length, sizeof length, comm::DType::u8, root);
     result.resize(length);
-    engine.broadcast(result.data(), length, DType::u8, root);
+    engine.broadcast(result.data(), length, comm::DType::u8, root);
   });
   return result;
 }
@@ -284,9 +288,9 @@ std::vector<std::string> gather_object(std::string_view object, int root, const 
   check_rank(group, root, "gather on");
   const std::vector<size_t> lengths = all_lengths(object.size(), group);
   const bool here = group.rank() == root;
-  std::string all(here ? total(lengths) : 0, '\0');
+  std::string all(here ? comm::total(lengths) : 0, '\0');
   group.state().cpu->run_now(
-      [&](Engine& engine) { engine.gather(object.data(), lengths, DType::u8, all.data(), root); });
+      [&](comm::Engine& engine) { engine.gather(object.data(), lengths, comm::DType::u8, all.data(), root); });
   return here ? cut(all, lengths) : std::vector<std::string>();
 }
 
@@ -303,10 +307,10 @@ std::string scatter_object(const std::vector<std::string>& objects, int root, co
       all += objects[i];
     }
   std::string mine;
-  group.state().cpu->run_now([&](Engine& engine) {
-    engine.broadcast(lengths.data(), size * sizeof(size_t), DType::u8, root);
+  group.state().cpu->run_now([&](comm::Engine& engine) {
+    engine.broadcast(lengths.data(), size * sizeof(size_t), comm::DType::u8, root);
     mine.resize(lengths[static_cast<size_t>(group.rank())]);
-    engine.scatter(all.data(), lengths, DType::u8, mine.data(), root);
+    engine.scatter(all.data(), lengths, comm::DType::u8, mine.data(), root);
   });
   return mine;
 }

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 
 class Alone : public ::testing::Test {
  protected:
-  void SetUp() override { make_world_group(Context::meet({})); }
+  void SetUp() override { make_world_group(comm::Context::meet({})); }
   void TearDown() override { forget_world_group(); }
   const torch::Tensor x_ = torch::arange(6.0).view({2, 3});
 };
@@ -28,7 +28,7 @@ bool is_x(const torch::Tensor& tensor) {
 }
 
 TEST_F(Alone, EveryCollectiveGivesBackWhatItWasGiven) {
-  for (const ReduceOp op : kReduceOps) all_reduce(x_, op);
+  for (const ReduceOp op : comm::kReduceOps) all_reduce(x_, op);
   reduce(x_, 0);
   broadcast_async(x_, 0).wait();
   EXPECT_TRUE(is_x(x_));

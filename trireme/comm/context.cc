@@ -16,7 +16,7 @@
 #include "trireme/core/text.h"
 #include "trireme/store/meeting_store.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr char kSeparator = '\n';
@@ -68,12 +68,12 @@ template <typename Meet>
 void Context::watch_meeting(const char* operation, const std::string& name, std::span<const int> ranks,
                             const Meet& meet) {
   if (!options_.attempt || !options_.store) return meet(options_.store);
-  const auto store =
-      std::make_shared<MeetingStore>(options_.store, MeetingStore::Options{.operation = operation,
-                                                                           .prefix = options_.prefix + name + "/",
-                                                                           .me = options_.world.rank,
-                                                                           .ranks = {ranks.begin(), ranks.end()},
-                                                                           .attempt = *options_.attempt});
+  const auto store = std::make_shared<store::MeetingStore>(
+      options_.store, store::MeetingStore::Options{.operation = operation,
+                                                   .prefix = options_.prefix + name + "/",
+                                                   .me = options_.world.rank,
+                                                   .ranks = {ranks.begin(), ranks.end()},
+                                                   .attempt = *options_.attempt});
   try {
     meet(store);
     store->finish();
@@ -86,7 +86,7 @@ void Context::watch_meeting(const char* operation, const std::string& name, std:
 // So that the launcher can tell the rank that ended early from those that failed because of it.
 void Context::note_wait(const char* operation, std::vector<int> ranks) const {
   std::erase(ranks, options_.world.rank);
-  EndedRanks(options_.store, *options_.attempt)
+  store::EndedRanks(options_.store, *options_.attempt)
       .note_wait({.rank = options_.world.rank, .operation = operation, .ranks = std::move(ranks)});
 }
 
@@ -140,14 +140,14 @@ Suspect Context::suspect(std::span<const int> ranks, size_t place, const RankNam
 Blame Context::blame(std::span<const int> ranks, const RankNames& names) const {
   std::vector<Suspect> suspects;
   for (size_t place = 0; place < ranks.size(); ++place) suspects.push_back(suspect(ranks, place, names));
-  return trireme::blame(suspects);
+  return comm::blame(suspects);
 }
 
 Blame Context::find_dead(std::span<const int> ranks, const RankNames& names, size_t turn) const {
-  constexpr size_t kFew = 16;
+  constexpr size_t kAskedAtOnce = 16;
   std::vector<Suspect> suspects;
-  for (size_t i = 0; i < std::min(kFew, ranks.size()); ++i)
-    suspects.push_back(suspect(ranks, (turn * kFew + i) % ranks.size(), names));
+  for (size_t i = 0; i < std::min(kAskedAtOnce, ranks.size()); ++i)
+    suspects.push_back(suspect(ranks, (turn * kAskedAtOnce + i) % ranks.size(), names));
   return blame_dead(suspects);
 }
 
@@ -233,4 +233,4 @@ std::unique_ptr<Engine> Context::meet_members(const std::shared_ptr<Store>& stor
   return engine;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -22,20 +22,21 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct ContextOptions {
   RankInfo world{};
-  std::shared_ptr<Store> store;  ///< null under mpirun
-  std::string prefix = "comm/";  ///< of all keys; new for every restart of the job
-  std::string address;           ///< of this host, for the others
-  std::string backend = "auto";  ///< see choose_transport()
-  std::string gpu;               ///< which GPU this rank uses, by a name that is the same in every process
-  int gpu_index = -1;            ///< its number in this process
+  std::shared_ptr<Store> store = {};  ///< null under mpirun
+  std::string prefix = "comm/";       ///< of all keys; new for every restart of the job
+  std::string address = {};           ///< of this host, for the others
+  std::string backend = "auto";       ///< see choose_transport()
+  std::string gpu = {};               ///< which GPU this rank uses, by a name that is the same in every process
+  int gpu_index = -1;                 ///< its number in this process
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};
   bool check = false;
-  bool mpi = false;            ///< started by mpirun or srun
-  std::optional<int> attempt;  ///< the restart of our own launcher's job; nothing: nobody tells which ranks have ended
+  bool mpi = false;  ///< started by mpirun or srun
+  /// The restart of our own launcher's job; nothing: nobody tells which ranks have ended.
+  std::optional<int> attempt = {};
 };
 
 /// What a rank tells the others about itself.
@@ -44,7 +45,7 @@ struct Card {
   std::string host;     ///< its name, for messages
   std::string address;  ///< for connections
   Endpoint beacon;      ///< refuses connections when the rank is dead (engine/liveness.h)
-  std::string gpu;
+  std::string gpu = {};
 };
 
 std::string encode(const Card& card);
@@ -99,4 +100,4 @@ class Context {
   std::map<std::string, int> uses_ TRIREME_GUARDED_BY(mutex_);  // how often each list of ranks became a group
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -46,7 +46,7 @@ TEST(HostsOf, CountsInOrderOfAppearance) {
 }
 
 TEST(Context, RanksGetEachOthersCards) {
-  const auto store = std::make_shared<MemoryStore>();
+  const auto store = std::make_shared<store::MemoryStore>();
   std::vector<std::shared_ptr<Context>> contexts(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank)
@@ -73,7 +73,7 @@ TEST(Context, RanksGetEachOthersCards) {
 TEST(Context, ARankThatDoesNotComeIsAnError) {
   EXPECT_THROW(
       Context::meet(
-          {.world = {0, 2}, .store = std::make_shared<MemoryStore>(), .address = "127.0.0.1", .timeout = 50ms}),
+          {.world = {0, 2}, .store = std::make_shared<store::MemoryStore>(), .address = "127.0.0.1", .timeout = 50ms}),
       PeerError);
 }
 
@@ -93,4 +93,4 @@ TEST(Context, SeveralRanksNeedAStore) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -8,7 +8,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 struct Pair {
@@ -90,4 +90,4 @@ Elements for_moving(const torch::Tensor& dense) {
           known(dense.scalar_type()).value_or(DType::u8)};
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -7,7 +7,7 @@
 
 #include "trireme/comm/engine/engine.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// A tensor as an engine sees it: dense, on the CPU, of a type the engines know.
 struct Elements {
@@ -31,4 +31,4 @@ Elements for_moving(const torch::Tensor& dense);
 /// Elements of for_moving() for one element of this type.
 size_t moving_factor(torch::ScalarType type);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,7 +5,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 TEST(Elements, KnownTypesAreThemselves) {
@@ -66,4 +66,4 @@ TEST(Elements, OnlyFloatsHaveAnAverage) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -8,7 +8,7 @@
 #include "trireme/comm/staging.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using Tensors = EngineBackend::Tensors;
@@ -380,4 +380,4 @@ EngineBackend::WorkPtr EngineBackend::barrier(const c10d::BarrierOptions& option
       queue_, OpType::BARRIER, {}, [](Engine& engine) { engine.barrier(); }, options.asyncOp);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -19,7 +19,7 @@
 #include "trireme/comm/operation_queue.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 class EngineBackend final : public c10d::Backend {
  public:
@@ -72,4 +72,4 @@ class EngineBackend final : public c10d::Backend {
   OperationQueue queue_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 const std::string kPrefix = "trireme/";  // the store may be used by others too
@@ -79,4 +79,4 @@ std::shared_ptr<Store> connect_foreign_store(const ParallelEnv& env, std::chrono
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

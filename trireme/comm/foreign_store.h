@@ -7,10 +7,10 @@
 #include "trireme/core/parallel_env.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Null for a world of one or without an address to meet at. It has no authentication: that is up to the launcher.
 /// list() is not available.
 std::shared_ptr<Store> connect_foreign_store(const ParallelEnv& env, std::chrono::milliseconds timeout);
 
-}  // namespace trireme
+}  // namespace trireme::comm

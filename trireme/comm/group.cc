@@ -21,8 +21,8 @@ Mutex g_mutex;
 Group g_world TRIREME_GUARDED_BY(g_mutex);
 
 // NCCL needs a GPU for each rank. Where ranks share one, or have none, CUDA tensors go through the CPU.
-c10::intrusive_ptr<c10d::Backend> make_cuda_backend(const Context& context, const Group::State& state) {
-  const ContextOptions& options = context.options();
+c10::intrusive_ptr<c10d::Backend> make_cuda_backend(const comm::Context& context, const Group::State& state) {
+  const comm::ContextOptions& options = context.options();
   if (options.gpu_index < 0 || options.mpi) return nullptr;
   std::set<std::string> gpus;
   for (const int rank : state.ranks)
@@ -38,11 +38,11 @@ c10::intrusive_ptr<c10d::Backend> make_cuda_backend(const Context& context, cons
       });
     return nullptr;
   }
-  return make_nccl_backend({.store = options.store,
-                            .prefix = options.prefix + state.name + "/nccl/",
-                            .me = {state.rank, static_cast<int>(state.ranks.size())},
-                            .device = options.gpu_index,
-                            .timeout = options.timeout});
+  return comm::make_nccl_backend({.store = options.store,
+                                  .prefix = options.prefix + state.name + "/nccl/",
+                                  .me = {state.rank, static_cast<int>(state.ranks.size())},
+                                  .device = options.gpu_index,
+                                  .timeout = options.timeout});
 }
 
 void set_backends(Group::State& state) {
@@ -57,7 +57,7 @@ void set_backends(Group::State& state) {
   state.process_group->setGroupName(state.name);
 }
 
-Group make_group(const std::shared_ptr<Context>& context, std::vector<int> ranks, const char* operation) {
+Group make_group(const std::shared_ptr<comm::Context>& context, std::vector<int> ranks, const char* operation) {
   const auto me = std::find(ranks.begin(), ranks.end(), context->options().world.rank);
   if (me == ranks.end()) return {};
   auto state = std::make_shared<Group::State>();
@@ -65,7 +65,7 @@ Group make_group(const std::shared_ptr<Context>& context, std::vector<int> ranks
   state->rank = static_cast<int>(me - ranks.begin());
   state->name = context->name_group(ranks);
   state->ranks = std::move(ranks);
-  state->cpu = c10::make_intrusive<EngineBackend>(context->make_engine(state->name, state->ranks, operation));
+  state->cpu = c10::make_intrusive<comm::EngineBackend>(context->make_engine(state->name, state->ranks, operation));
   state->cuda = make_cuda_backend(*context, *state);
   set_backends(*state);
   return Group(state);
@@ -100,7 +100,7 @@ c10d::Backend& Group::State::backend_for(const c10::Device& device) const {
   throw UsageError("a tensor on {}: only CPU and CUDA tensors can be communicated", device.str());
 }
 
-Group make_world_group(const std::shared_ptr<Context>& context) {
+Group make_world_group(const std::shared_ptr<comm::Context>& context) {
   std::vector<int> ranks(static_cast<size_t>(context->options().world.size));
   std::iota(ranks.begin(), ranks.end(), 0);
   Group world = make_group(context, std::move(ranks), "init_parallel_env");
@@ -161,7 +161,7 @@ Group Group::split(int color, int key) const {
   const Wish mine{color, key, rank()};
   std::vector<Wish> wishes(static_cast<size_t>(size()));
   const std::vector<size_t> counts(wishes.size(), sizeof(Wish));
-  state().cpu->run_now([&](Engine& engine) { engine.all_gather(&mine, counts, DType::u8, wishes.data()); });
+  state().cpu->run_now([&](comm::Engine& engine) { engine.all_gather(&mine, counts, comm::DType::u8, wishes.data()); });
   std::erase_if(wishes, [&](const Wish& wish) { return wish.color != color; });
   std::stable_sort(wishes.begin(), wishes.end(), [](const Wish& a, const Wish& b) { return a.key < b.key; });
   if (color < 0) return {};

@@ -10,12 +10,12 @@
 namespace trireme {
 
 struct Group::State {
-  std::shared_ptr<Context> context;
+  std::shared_ptr<comm::Context> context;
   std::string name;
   std::vector<int> ranks;  // of the world
   int rank = 0;            // of this process in the group
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
-  c10::intrusive_ptr<EngineBackend> cpu;
+  c10::intrusive_ptr<comm::EngineBackend> cpu;
   c10::intrusive_ptr<c10d::Backend> cuda;  // null: CUDA tensors are staged through the CPU
 
   State() = default;
@@ -27,7 +27,7 @@ struct Group::State {
 };
 
 /// The group of all ranks; sets what Group::world() returns. Called by init_parallel_env().
-Group make_world_group(const std::shared_ptr<Context>& context);
+Group make_world_group(const std::shared_ptr<comm::Context>& context);
 /// Forgets it: Group::world() throws again. Copies of the group live on.
 void forget_world_group();
 

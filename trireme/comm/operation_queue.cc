@@ -4,7 +4,7 @@
 
 #include "trireme/core/quiet_thread.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 OperationQueue::~OperationQueue() {
   {
@@ -79,4 +79,4 @@ void OperationQueue::work() {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

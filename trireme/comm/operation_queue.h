@@ -14,7 +14,7 @@
 
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 class OperationQueue {
  public:
@@ -43,4 +43,4 @@ class OperationQueue {
   std::thread thread_ TRIREME_GUARDED_BY(mutex_);  // started by the first post()
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -128,4 +128,4 @@ TEST(OperationQueue, AnOperationIsGoneWhenItHasRun) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -13,7 +13,7 @@
 #include "trireme/core/log.h"
 #include "trireme/core/memory.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr uint8_t kPriority = 100;  // over libtorch's own, which has 0
@@ -63,4 +63,4 @@ void share_large_tensors(int local_ranks) {
   });
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

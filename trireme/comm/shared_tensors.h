@@ -9,7 +9,7 @@
 
 #include <cstddef>
 
-namespace trireme {
+namespace trireme::comm {
 
 /// From this size on a tensor is worth whole pages.
 inline constexpr size_t kLargeTensor = size_t{128} << 10;
@@ -18,4 +18,4 @@ inline constexpr size_t kLargeTensor = size_t{128} << 10;
 /// be had nothing changes, and the log says why.
 void share_large_tensors(int local_ranks);
 
-}  // namespace trireme
+}  // namespace trireme::comm

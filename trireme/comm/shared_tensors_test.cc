@@ -5,7 +5,7 @@
 
 #include "trireme/comm/engine/shm/arena.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 class SharedTensors : public ::testing::Test {
@@ -55,4 +55,4 @@ TEST_F(SharedTensors, ATooLargeOneIsLibtorchsOwnError) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include "trireme/comm/dtype.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 void check_dense(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided)
@@ -97,4 +97,4 @@ std::vector<size_t> row_counts(const at::Tensor& tensor, const std::vector<int64
   return counts;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

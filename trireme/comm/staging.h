@@ -9,7 +9,7 @@
 
 #include <vector>
 
-namespace trireme {
+namespace trireme::comm {
 
 /// UsageError for sparse tensors and other layouts.
 void check_dense(const at::Tensor& tensor);
@@ -53,4 +53,4 @@ class Joined {
 std::vector<size_t> row_counts(const at::Tensor& tensor, const std::vector<int64_t>& lengths, int ranks,
                                const char* which);
 
-}  // namespace trireme
+}  // namespace trireme::comm

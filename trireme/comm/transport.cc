@@ -5,7 +5,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 const char* to_string(Transport transport) {
   static constexpr const char* kNames[] = {"local", "shm", "gloo", "hierarchical", "mpi"};
@@ -29,4 +29,4 @@ Transport choose_transport(std::span<const int> host_of, std::string_view wanted
   return hosts == host_of.size() ? Transport::gloo : Transport::hierarchical;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

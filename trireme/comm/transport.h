@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::comm {
 
 enum class Transport { local, shm, gloo, hierarchical, mpi };
 
@@ -16,4 +16,4 @@ const char* to_string(Transport transport);
 /// "" and "auto" leave the choice to Trireme. UsageError for a name that is none, or "shm" across hosts. Pure.
 Transport choose_transport(std::span<const int> host_of, std::string_view wanted);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -5,8 +5,9 @@
 #include <vector>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using ::testing::HasSubstr;
@@ -16,12 +17,7 @@ Transport choose(const std::vector<int>& host_of, const char* wanted = "auto") {
 }
 
 std::string refusal(const std::vector<int>& host_of, const char* wanted) {
-  try {
-    choose(host_of, wanted);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "not refused";
+  return trireme::refusal([&] { choose(host_of, wanted); });
 }
 
 TEST(Transport, FollowsFromWhereTheRanksAre) {
@@ -54,4 +50,4 @@ TEST(Transport, Names) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

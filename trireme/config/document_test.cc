@@ -5,6 +5,7 @@
 
 #include "trireme/config/test_text.h"
 #include "trireme/config/write.h"
+#include "trireme/core/file.h"
 
 namespace trireme::config {
 namespace {

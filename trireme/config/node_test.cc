@@ -52,7 +52,7 @@ TEST(Node, AMissingKeyMayBeASlip) {
 }
 
 TEST(Node, KnowsWhatCameByAnOption) {
-  const LogCapture quiet;
+  const CaughtLog quiet;
   const Node root = parse_document("a: {b: 1, c: 2}", "test.yaml", {"a.b=3", "d={e: 4}"});
   EXPECT_TRUE(root.section("a").at("b").is_option());
   EXPECT_FALSE(root.section("a").at("c").is_option());

@@ -64,17 +64,17 @@ TEST(Override, NamesTheOptionWhoseValueIsBad) {
 }
 
 TEST(Override, ReplacesValuesByIndexAndKey) {
-  const LogCapture log;
+  const CaughtLog log;
   EXPECT_EQ(with("Global.epochs=3").section("Global").need<int>("epochs"), 3);
   EXPECT_EQ(with("ops.1.Crop.size=160").at("ops").items()[1].section("Crop").need<int>("size"), 160);
   EXPECT_EQ(with("Global.checkpoints=a=b").section("Global").need<std::string>("checkpoints"), "a=b");
   EXPECT_EQ(with("Global.epochs=").section("Global").get("epochs", 7), 7);
   EXPECT_EQ(with("Global.epochs=None").section("Global").get("epochs", 7), 7);
-  EXPECT_THAT(log.lines, IsEmpty());
+  EXPECT_THAT(log.lines(), IsEmpty());
 }
 
 TEST(Override, TakesTheTypeFromYaml) {
-  const LogCapture log;
+  const CaughtLog log;
   EXPECT_THAT(with("x=[1, 5]").need<std::vector<int>>("x"), ElementsAre(1, 5));
   EXPECT_TRUE(with("x=True").need<bool>("x"));
   EXPECT_FALSE(with("x='True'").at("x").is_bool());
@@ -83,14 +83,14 @@ TEST(Override, TakesTheTypeFromYaml) {
 }
 
 TEST(Override, AddsKeysWithANotice) {
-  const LogCapture log;
+  const CaughtLog log;
   const Node root = with("EMA.decay.deep=0.9");
   EXPECT_EQ(root.section("EMA").section("decay").need<double>("deep"), 0.9);
-  EXPECT_THAT(log.lines, ElementsAre("info: -o EMA.decay.deep=0.9: the configuration has no EMA; added"));
+  EXPECT_THAT(log.lines(), ElementsAre("info: -o EMA.decay.deep=0.9: the configuration has no EMA; added"));
 }
 
 TEST(Override, MakesASectionOfNull) {
-  const LogCapture log;
+  const CaughtLog log;
   EXPECT_EQ(with("Global.checkpoints.a=1").section("Global").section("checkpoints").need<int>("a"), 1);
 }
 

@@ -78,11 +78,11 @@ class Builder : public YAML::EventHandler {
   struct Frame {
     ValuePtr value;
     YAML::anchor_t anchor;
-    int line;                        // where it begins
-    std::optional<std::string> key;  // read, its value to come
-    bool merging = false;            // that key is <<
+    int line;                             // where it begins
+    std::optional<std::string> key = {};  // read, its value to come
+    bool merging = false;                 // that key is <<
     int key_line = 0;
-    std::vector<ValuePtr> merged;
+    std::vector<ValuePtr> merged = {};
   };
 
   ValuePtr make(Kind kind, const YAML::Mark& mark) const {

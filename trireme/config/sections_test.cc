@@ -116,7 +116,7 @@ TEST(ArchSection, ClassesByOptionReachTheModels) {
   const std::string text =
       "Arch: {name: DistillationModel, class_num: &n 10, models: [T: {name: A, class_num: *n}, S: {name: B}]}\n";
   const auto classes = [&](const std::vector<std::string>& options) {
-    const LogCapture quiet;
+    const CaughtLog quiet;
     const Node root = parse_document(text, "test.yaml", options);
     const Arch arch = read_arch(root.section("Arch"));
     EXPECT_EQ(read_arch(root.section("Arch")).models[0].arch.class_num, arch.models[0].arch.class_num);
@@ -185,11 +185,11 @@ TEST(OptimizerSection, ReadsAdamW) {
 }
 
 TEST(OptimizerSection, TakesOneOfTwoDecays) {
-  const LogCapture log;
+  const CaughtLog log;
   const Optimizer optimizer =
       read_optimizer(read_text("weight_decay: 0.1\nregularizer: {coeff: 0.2}\nlr: {learning_rate: 1}\n"));
   EXPECT_EQ(optimizer.weight_decay, 0);
-  EXPECT_THAT(log.lines, ElementsAre(HasSubstr("test.yaml:1: weight_decay: ignored")));
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("test.yaml:1: weight_decay: ignored")));
 }
 
 std::string loader_with(const std::string& dataset, const std::string& sampler) {
@@ -248,9 +248,9 @@ TEST(DataSection, ReadsAMultiScaleSampler) {
 }
 
 TEST(DataSection, SaysThatAMultiScaleSamplerHasAnotherBatchSize) {
-  const LogCapture log;
+  const CaughtLog log;
   read_data_loader(read_text(loader_with("", "name: MultiScaleSampler, first_bs: 5, scales: [160], batch_size: 8")));
-  EXPECT_THAT(log.lines, ElementsAre(HasSubstr("sampler.batch_size: ignored by MultiScaleSampler; set first_bs")));
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("sampler.batch_size: ignored by MultiScaleSampler; set first_bs")));
 }
 
 TEST(LossSection, RefusesModelsThatAreNotThere) {

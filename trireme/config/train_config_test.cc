@@ -3,9 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "trireme/config/test_text.h"
+#include "trireme/core/file.h"
 
 namespace trireme::config {
 namespace {
@@ -56,41 +55,39 @@ TEST(TrainConfig, AFileWithoutTrainingNeedsNoOptimizer) {
 }
 
 TEST(TrainConfig, LimitsTheWarmUpOfAShortRun) {
-  const LogCapture log;
+  const CaughtLog log;
   EXPECT_EQ(parse(kConfig, "test.yaml", {"Global.epochs=2"}).optimizer.lr.warmup_epoch, 2);
-  EXPECT_THAT(log.lines, ElementsAre(HasSubstr("test.yaml:8: Optimizer.lr.warmup_epoch: 5 epochs of warm-up, but")));
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("test.yaml:8: Optimizer.lr.warmup_epoch: 5 epochs of warm-up, but")));
 }
 
 TEST(TrainConfig, WarnsOfUnknownKeysWhenTheirTurnHasCome) {
-  const LogCapture log;
+  const CaughtLog log;
   const TrainConfig config = parse(kConfig + "Globl: {a: 1}\n", "test.yaml", {"Global.epoch=3"});
-  EXPECT_THAT(log.lines,
+  EXPECT_THAT(log.lines(),
               ElementsAre(HasSubstr("has no Global.epoch; added"),
                           "warning: -o Global.epoch=3: Global.epoch: unknown key, ignored; did you mean 'epochs'?",
                           "warning: test.yaml:16: Globl: unknown key, ignored; did you mean 'Global'?"));
   config.train->dataset.transform_ops[0].params.get("scale", 1.0);
   config.loss.train[0].params.get("epsilon", 0.0);
   config.warn_unknown();
-  EXPECT_THAT(log.lines.back(),
+  EXPECT_THAT(log.lines().back(),
               HasSubstr("transform_ops.0.NormalizeImage.scal: unknown key, ignored; did you mean 'scale'?"));
-  EXPECT_EQ(log.lines.size(), 4u);
+  EXPECT_EQ(log.lines().size(), 4u);
 }
 
 TEST(TrainConfig, WarnsOfUnknownKeysInAllSectionsItReads) {
-  const LogCapture log;
+  const CaughtLog log;
   parse(kConfig +
             "AMP: {leven: O1}\nInfer: {batchsize: 1, PostProcess: {topc: 1}}\nSlim: {prune: 1}\nMetric: {Trian: 1}\n",
         "test.yaml",
         {"DataLoader.Train.sampler.shufle=True", "DataLoader.Train.dataset.image_rot=x", "Optimizer.lr.gama=1"});
-  const auto warnings = std::count_if(log.lines.begin(), log.lines.end(),
-                                      [](const std::string& line) { return line.starts_with("warning: "); });
-  EXPECT_EQ(warnings, 8);
+  EXPECT_EQ(log.count("warning: "), 8u);
 }
 
 TEST(TrainConfig, TakesClassesFromTheirOlderPlace) {
-  const LogCapture log;
+  const CaughtLog log;
   EXPECT_EQ(parse("Global: {epochs: 1, class_num: 7}\nArch: {name: LeNet}\n", "test.yaml").arch.class_num, 7);
-  EXPECT_THAT(log.lines, ElementsAre(HasSubstr("write it as Arch.class_num")));
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("write it as Arch.class_num")));
 }
 
 TEST(TrainConfig, ReadsInference) {
@@ -105,7 +102,7 @@ TEST(TrainConfig, ReadsInference) {
 }
 
 TEST(TrainConfig, ItsTextReadsAsTheSame) {
-  const LogCapture log;
+  const CaughtLog log;
   const TrainConfig config = parse(kConfig, "test.yaml", {"Global.epochs=20", "Global.output_dir='a: b'"});
   const TrainConfig again = parse(config.to_text(), "checkpoint");
   EXPECT_EQ(again.to_text(), config.to_text());
@@ -126,9 +123,9 @@ TEST(TrainConfig, OurOwnFilesLoadWithoutAWarning) {
   const auto paths = own_configs();
   EXPECT_GE(paths.size(), 25u);
   for (const auto& path : paths) {
-    const LogCapture log;
+    const CaughtLog log;
     const TrainConfig config = load(path);
-    EXPECT_THAT(log.lines, IsEmpty()) << path;
+    EXPECT_THAT(log.lines(), IsEmpty()) << path;
     EXPECT_TRUE(config.train && config.eval) << path;
     EXPECT_FALSE(config.train->dataset.transform_ops.empty()) << path;
     EXPECT_TRUE(config.arch.is_distillation() || path.stem().string().starts_with(config.arch.name)) << path;

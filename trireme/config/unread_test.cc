@@ -13,9 +13,9 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 std::vector<std::string> unread(const Node& root) {
-  const LogCapture log;
+  const CaughtLog log;
   warn_unread(root);
-  return log.lines;
+  return log.lines();
 }
 
 TEST(Unread, NamesTheNearestKeyThatWasAskedFor) {

@@ -329,7 +329,7 @@ TEST(CpuProbe, SurvivesItsOwnTest) {
   EXPECT_GE(usable_cores(), 1);
 }
 
-// Begun anew, so that the answer is not the one that is kept.
+// Begun again, so that the answer is not the one that is kept.
 TEST(CpuProbeDeathTest, AnswersTheSameWhereChildrenAreNotWaitedFor) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto probe = [] {

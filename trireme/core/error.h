@@ -25,7 +25,6 @@ inline constexpr int kUsage = 2;
 inline constexpr int kSystem = 71;
 inline constexpr int kUnkillable = 74;  // a worker survived SIGKILL and was left behind
 inline constexpr int kPeer = 75;
-inline constexpr int kInterrupted = 130;
 inline constexpr int kNotExecutable = 126;  // as a shell says it
 inline constexpr int kNotFound = 127;
 }  // namespace exit_code

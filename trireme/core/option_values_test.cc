@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme {
 namespace {
@@ -14,12 +15,7 @@ using testing::HasSubstr;
 
 template <typename Read>
 std::string refusal(Read read, const std::string& text) {
-  try {
-    read(Given{"--option", text});
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return trireme::refusal([&] { read(Given{"--option", text}); });
 }
 
 TEST(OptionValues, AreShownAsTheyWereWritten) {

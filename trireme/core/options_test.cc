@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/option_help.h"
+#include "trireme/core/test_support.h"
 #include "trireme/core/text.h"
 
 namespace trireme {
@@ -47,12 +48,7 @@ struct Boat {
 };
 
 std::string refusal(const Words& words, Operands operands = Operands::refused) {
-  try {
-    Boat().parse(words, operands);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return trireme::refusal([&] { Boat().parse(words, operands); });
 }
 
 TEST(CommandLine, AValueStandsBehindAnEqualsSignOrASpace) {

@@ -1,6 +1,7 @@
 // For the tests of every module: what was refused, what was logged, and what comes true.
 #pragma once
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 
@@ -28,13 +29,13 @@ std::string refusal(Action action) {
   return "nothing was thrown";
 }
 
-/// While it lives, what any thread logs comes here instead.
+/// While it lives, what any thread logs comes here instead: "warning: text".
 class CaughtLog {
  public:
   CaughtLog() {
-    before_ = set_log_sink([this](LogLevel, std::string_view text) {
+    before_ = set_log_sink([this](LogLevel level, std::string_view text) {
       const std::lock_guard lock(mutex_);
-      lines_.emplace_back(text);
+      lines_.push_back(fmt::format("{}: {}", to_string(level), text));
     });
   }
   ~CaughtLog() { set_log_sink(before_); }

@@ -27,7 +27,7 @@ void check_alpha(const char* who, double alpha) {
   if (!(alpha > 0)) throw UsageError("{}: alpha is {}; it must be above 0", who, alpha);
 }
 
-/// A mask or boxes would have to be mixed, too; how is up to the user.
+/// Masks and boxes would have to be mixed too, by a rule that only the user knows.
 void check_pair(const char* who, const Batch& batch) {
   if (batch.size() > 2)
     throw UsageError("{}: the batch has the tensors {}, but only an input and its labels can be mixed; write a BatchOp",

@@ -10,7 +10,8 @@
 namespace trireme::data {
 namespace {
 
-/// One at a time, since only single samples are of any shape. Bad ones are left out where the pick says so.
+/// Reads one sample at a time: samples of different shapes cannot be stacked. Leaves out bad ones where the pick says
+/// so.
 std::vector<Sample> samples_of(const Dataset& dataset, const Pick& pick) {
   std::vector<Sample> samples;
   for (size_t i = 0; i < pick.indices.size(); ++i) {

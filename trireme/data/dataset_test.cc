@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/data/order/shuffle.h"
 #include "trireme/data/tensor_dataset.h"
 
@@ -45,12 +46,7 @@ TEST(TensorDataset, GivesRows) {
 
 TEST(TensorDataset, RefusesTensorsThatDoNotFit) {
   const auto message = [](const torch::Tensor& data, const torch::Tensor& target) -> std::string {
-    try {
-      TensorDataset dataset(data, target);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return refusal([&] { TensorDataset dataset(data, target); });
   };
   EXPECT_THAT(message(torch::zeros({5, 2}), torch::zeros({4})), HasSubstr("data has 5 rows, but target has 4"));
   EXPECT_THAT(message(torch::zeros({}), torch::zeros({4})), HasSubstr("data must be a tensor with one row a sample"));

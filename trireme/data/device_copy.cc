@@ -17,7 +17,7 @@ torch::Tensor pinned(const torch::Tensor& tensor) {
 
 }  // namespace
 
-/// What torch knows of any device's streams, so that no header of CUDA is needed.
+/// torch's interface to the streams of any device, which needs no CUDA header.
 struct DeviceCopy::Stream {
   explicit Stream(torch::Device device)
       : streams(device.type()), own(streams.getStreamFromGlobalPool(device)), copied(device.type()) {}

@@ -24,7 +24,7 @@ namespace trireme::data {
 struct ImageDatasetOptions {
   std::filesystem::path root = {};  ///< what the list's paths are relative to
   double bad_share = 0.01;          ///< of the dataset: more bad pictures than this are an error
-  int64_t bad_at_least = 10;        ///< but never so few as these
+  int64_t bad_at_least = 10;        ///< so many are always allowed, in small datasets too
 };
 
 /// A small value: copies share list and counts. Samples are float, channels x height x width, and an int64 label

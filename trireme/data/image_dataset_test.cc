@@ -105,7 +105,7 @@ TEST_F(Pictures, DoNotDependOnTheWorkersEvenIfSomeAreBad) {
   }
 }
 
-TEST_F(Pictures, AreAugmentedAnewInEachEpoch) {
+TEST_F(Pictures, AreAugmentedDifferentlyInEachEpoch) {
   write(1);
   Loader loader(dataset(1, training()), {.batch_size = 1});
   std::vector<torch::Tensor> seen;

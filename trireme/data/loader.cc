@@ -146,7 +146,7 @@ class Loader::Impl {
     for (; asked_.size() < most && step < plan->steps(); ++step) asked_.push_back(ask(plan, step));
   }
 
-  /// A failed batch is taken out before it is thrown: it is thrown once, and asked for anew if wanted again.
+  /// A failed batch is taken out before it is thrown: it is thrown once, and asked for again when wanted.
   Batch fetched(const Plan& plan, int64_t step) {
     if (!asked_.empty() && asked_.front().step != step) asked_.push_front(ask(plan, step));
     ask_ahead(plan, step);

@@ -4,15 +4,14 @@
 //   for (int epoch = 0; epoch < 5; ++epoch)
 //     for (auto& [x, y] : train) …                       // x: 64 x 1 x 28 x 28, y: 64
 //
-// Which samples come when is DistributedBatchSampler's (order/sampler.h): each loop is the next epoch, shuffled
-// anew. While the program works on a batch, threads prepare the next ones, and the next one's copy to a GPU is under
-// way; what comes does not depend on that, nor on the number of threads.
+// Which samples come when is DistributedBatchSampler's (order/sampler.h): each loop is the next epoch, in an order of
+// its own. While the program works on a batch, threads prepare the next ones, and the next one's copy to a GPU is under
+// way; the batches do not depend on that, nor on the number of threads.
 //
-// A worker prepares whole batches, each its own, and several at once are under way. To share out the samples of one
-// batch would bring only the first batch of an epoch earlier, and would cost a hand-over for each sample, which for
-// small ones is more than the sample itself.
+// Each worker prepares a whole batch at a time. Splitting one batch between workers would only make the first batch of
+// an epoch come earlier, at the cost of a hand-over per sample, which takes longer than reading a small sample.
 //
-// Saving inside of a loop and loading in another run, of any world size, goes on behind the batch at hand:
+// A state saved inside a loop continues after the current batch, in a run of any world size:
 //
 //   std::string text = to_text(train.state());
 //   train.load_state(parse_sampler_state(text));           // the next loop is the rest of that epoch
@@ -59,8 +58,8 @@ class Loader {
   class Iterator;
 
   /// The whole dataset, on the CPU. In a job of several ranks each of them reads every sample then, which the log warns
-  /// of, once; RankInfo{0, 1} says that it is meant. Throws UsageError for an empty dataset and options that make no
-  /// sense, as do all below.
+  /// of, once; RankInfo{0, 1} says that it is meant. Throws UsageError for an empty dataset and for options out of
+  /// range, as do all below.
   Loader(std::shared_ptr<const Dataset> dataset, const LoaderOptions& options = {});
   template <std::derived_from<Dataset> D>
   Loader(D dataset, const LoaderOptions& options = {}) : Loader(share(std::move(dataset)), options) {}

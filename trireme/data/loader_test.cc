@@ -14,6 +14,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/test_support.h"
 #include "trireme/data/test_numbers.h"
 
 namespace trireme::data {
@@ -182,7 +183,7 @@ TEST_P(Workers, WhatTheDatasetThrowsReachesTheLoop) {
   EXPECT_EQ(dataset->asked_from() == std::this_thread::get_id(), GetParam() == 0);
 }
 
-TEST_P(Workers, AFailedBatchIsThrownOnceAndAskedForAnew) {
+TEST_P(Workers, AFailedBatchIsThrownOnceAndAskedForAgain) {
   auto dataset = std::make_shared<Picky>();
   Loader loader(dataset, with_workers({.batch_size = 2}));
   auto batch = loader.begin();
@@ -217,7 +218,7 @@ std::vector<int64_t> three_epochs_of_draws(int workers, int prefetch) {
 
 TEST(LoaderDraws, DoNotDependOnTheWorkers) {
   const auto expected = three_epochs_of_draws(0, 1);
-  EXPECT_EQ(std::set<int64_t>(expected.begin(), expected.end()).size(), 150u);  // anew in each epoch
+  EXPECT_EQ(std::set<int64_t>(expected.begin(), expected.end()).size(), 150u);  // other ones in each epoch
   for (const int workers : {1, 2, 5})
     for (const int prefetch : {1, 3}) EXPECT_EQ(three_epochs_of_draws(workers, prefetch), expected);
 }
@@ -369,24 +370,16 @@ TEST(LoaderDevice, BatchesLieOnTheDeviceOfTheWorld) {
 }
 
 TEST(LoaderErrors, NameWhatIsWrong) {
-  const auto message = [](auto make) -> std::string {
-    try {
-      make();
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
-  };
-  EXPECT_THAT(message([] { Loader(numbers(0)); }), HasSubstr("the dataset has 0 samples"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {.batch_size = 0}); }), HasSubstr("batch_size is 0"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {.workers = -1}); }), HasSubstr("workers is -1"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {.workers = 2000}); }), HasSubstr("workers is 2000"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {.prefetch = 0}); }), HasSubstr("prefetch is 0"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {.multi_scale = {.scales = {7}}}); }), HasSubstr("image size is 7"));
-  EXPECT_THAT(message([] { Loader(numbers(3), {}, {2, 2}); }), HasSubstr("rank 2 of 2"));
-  EXPECT_THAT(message([] { Loader(std::shared_ptr<const Dataset>()); }), HasSubstr("null pointer"));
+  EXPECT_THAT(refusal([] { Loader(numbers(0)); }), HasSubstr("the dataset has 0 samples"));
+  EXPECT_THAT(refusal([] { Loader(numbers(3), {.batch_size = 0}); }), HasSubstr("batch_size is 0"));
+  EXPECT_THAT(refusal([] { Loader(numbers(3), {.workers = -1}); }), HasSubstr("workers is -1"));
+  EXPECT_THAT(refusal([] { Loader(numbers(3), {.workers = 2000}); }), HasSubstr("workers is 2000"));
+  EXPECT_THAT(refusal([] { Loader(numbers(3), {.prefetch = 0}); }), HasSubstr("prefetch is 0"));
+  EXPECT_THAT(refusal([] { Loader(numbers(3), {.multi_scale = {.scales = {7}}}); }), HasSubstr("image size is 7"));
+  EXPECT_THAT(refusal([] { Loader(numbers(3), {}, {2, 2}); }), HasSubstr("rank 2 of 2"));
+  EXPECT_THAT(refusal([] { Loader(std::shared_ptr<const Dataset>()); }), HasSubstr("null pointer"));
   Loader loader(numbers(3));
-  EXPECT_THAT(message([&] { loader.load_state({.samples = 4}); }), HasSubstr("of 4 samples, this one has 3"));
+  EXPECT_THAT(refusal([&] { loader.load_state({.samples = 4}); }), HasSubstr("of 4 samples, this one has 3"));
 }
 
 // Variables of a rank that torchrun has started.

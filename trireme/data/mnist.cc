@@ -51,8 +51,8 @@ bool has_mnist(const path& folder) {
   return plain_or_gzip(folder, "train-images-idx3-ubyte").has_value();
 }
 
-/// Where Debian's package, an installed copy of ours beside this program or where it was built for, and the sources
-/// have it.
+/// The folders of Debian's package, of an installed Trireme (beside this program, or at the prefix it was built for)
+/// and of the source tree.
 std::vector<path> usual_places() {
   std::vector<path> places = {"/usr/share/datasets/fashion-mnist"};
   std::error_code failed;

@@ -177,7 +177,7 @@ Cache::Cache(Shared dataset) : dataset_(std::move(dataset)), slots_(std::make_sh
   slots_->samples.resize(static_cast<size_t>(dataset_->size()));
 }
 
-// Reads without the lock: others read meanwhile. Two may read the same, once.
+// Reads without holding the lock, so that threads read in parallel; two of them may read the same sample.
 std::optional<Sample> Cache::unless_bad(int64_t index) const {
   const auto at = static_cast<size_t>(index);
   {

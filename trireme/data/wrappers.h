@@ -88,7 +88,7 @@ class Subset : public RandomDataset {
 };
 
 /// All samples in one fixed order that depends on the seed: for example to split a sorted dataset in two. (A Loader
-/// shuffles by itself, anew for each epoch.)
+/// shuffles by itself, in another order for each epoch.)
 Subset shuffled(Shared dataset, uint64_t seed);
 
 /// One dataset behind the other. Their samples must be of the same shape and type.

@@ -89,8 +89,8 @@ TensorMap copy_of(const TensorMap& tensors) {
 
 struct CheckpointFolder::Found {
   std::string name;
-  std::optional<Manifest> manifest;
-  std::string reason;  // why there is no manifest
+  std::optional<Manifest> manifest = {};
+  std::string reason = {};  // why there is no manifest
   int64_t sequence() const { return manifest ? manifest->sequence : kUnknown; }
 };
 
@@ -189,7 +189,7 @@ std::optional<Snapshot> CheckpointFolder::read_newest(const std::string& but) co
   if (reasons.empty()) return std::nullopt;
   throw UsageError(
       "{}: none of the {} checkpoints can be used; bring one back or name another folder, or remove them to "
-      "start anew:{}",
+      "start from scratch:{}",
       path_.string(), reasons.size(), join(reasons, ""));
 }
 

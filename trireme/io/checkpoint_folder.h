@@ -26,8 +26,8 @@ namespace trireme::io {
 
 /// What a checkpoint holds. Each group of tensors is a file of its own: "model" is model.safetensors.
 struct Snapshot {
-  Manifest manifest;
-  std::map<std::string, TensorMap> tensors;
+  Manifest manifest = {};
+  std::map<std::string, TensorMap> tensors = {};
 };
 
 /// The same on the CPU with memory of its own: it does not change as training goes on.

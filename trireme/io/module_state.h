@@ -20,10 +20,10 @@ namespace trireme::io {
 TensorMap state_dict(const torch::nn::Module& module);
 
 struct LoadOptions {
-  bool strict = true;          ///< false: names that only one side has are let pass
+  bool strict = true;          ///< false: names that only one side has are ignored
   bool skip_mismatch = false;  ///< true: tensors of another shape or kind are left as they are (a new class count)
   std::string from = "the checkpoint";  ///< in messages: the file's name
-  /// What the message ends with. A program that has its own way to say this names that.
+  /// The end of the message; a program that has options for this names them here.
   std::string advice =
       "Is it another model's? skip_mismatch leaves tensors of another shape as they are, strict = false ignores names "
       "that only one side has";

@@ -18,7 +18,7 @@ bool may_be_a_peer_error(const Ending& ending) {
   return ending.exited ? ending.code != 0 && ending.exec_errno == 0 : ending.signal == SIGABRT;
 }
 
-bool waited_for(const EndedRanks::Wait& wait, int rank) {
+bool waited_for(const store::EndedRanks::Wait& wait, int rank) {
   return std::find(wait.ranks.begin(), wait.ranks.end(), rank) != wait.ranks.end();
 }
 
@@ -45,7 +45,7 @@ std::optional<WorkerEnding> EarlyEnds::culprit_of(int rank) try {
     if (!waited_for(*wait, ended) || ended_.wait_of(ended)) continue;
     WorkerEnding culprit = worker_ending_from_json(how);
     culprit.awaited_in = wait->operation;
-    for (const EndedRanks::Wait& other : ended_.waits())
+    for (const store::EndedRanks::Wait& other : ended_.waits())
       if (waited_for(other, ended)) culprit.awaited_by.push_back(other.rank);
     return culprit;
   }

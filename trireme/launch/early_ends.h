@@ -28,7 +28,7 @@ class EarlyEnds {
   std::optional<WorkerEnding> culprit_of(int rank);
 
  private:
-  EndedRanks ended_;
+  store::EndedRanks ended_;
 };
 
 }  // namespace trireme::launch

@@ -12,11 +12,11 @@ namespace {
 class EarlyEndsTest : public ::testing::Test {
  protected:
   void give_up(int rank, const std::string& operation, const std::vector<int>& ranks) {
-    EndedRanks(store_, 0).note_wait({.rank = rank, .operation = operation, .ranks = ranks});
+    store::EndedRanks(store_, 0).note_wait({.rank = rank, .operation = operation, .ranks = ranks});
   }
   void end(int rank) { ends_.note({.rank = rank, .host = "hosta", .last_lines = std::vector<std::string>(99, "x")}); }
 
-  std::shared_ptr<Store> store_ = std::make_shared<MemoryStore>();
+  std::shared_ptr<Store> store_ = std::make_shared<store::MemoryStore>();
   EarlyEnds ends_{store_, 0};
 };
 

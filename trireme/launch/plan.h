@@ -20,10 +20,10 @@ namespace trireme::launch {
 
 /// What one node knows about itself and tells the others. Travels as JSON (to_json / node_from_json).
 struct NodeInfo {
-  std::string host;                  // name for people
-  std::string address;               // numeric address at which the other nodes reach it
-  std::string interface;             // the network interface with that address
-  std::vector<std::string> devices;  // the chosen GPUs by absolute id (number or UUID); empty: CPU
+  std::string host;                       // name for people
+  std::string address;                    // numeric address at which the other nodes reach it
+  std::string interface;                  // the network interface with that address
+  std::vector<std::string> devices = {};  // the chosen GPUs by absolute id (number or UUID); empty: CPU
   int processes = 1;
   int cores = 1;
   std::vector<uint16_t> ports;  // one endpoint for each process
@@ -38,13 +38,13 @@ struct WorkerPlan {
   int rank = 0;
   int local_rank = 0;
   int node = 0;
-  Endpoint endpoint;
-  std::string device;  // "GPU 5", "GPU 5,6" or "CPU"
-  std::vector<std::string> command;
-  Environment environment;         // what is added to the launcher's own environment
-  std::vector<std::string> unset;  // what is taken out of the launcher's own environment
+  Endpoint endpoint = {};
+  std::string device = {};  // "GPU 5", "GPU 5,6" or "CPU"
+  std::vector<std::string> command = {};
+  Environment environment = {};         // what is added to the launcher's own environment
+  std::vector<std::string> unset = {};  // what is taken out of the launcher's own environment
   // Every worker's endpoint in rank order, with commas; one text for all workers. Long ones are in no environment.
-  std::shared_ptr<const std::string> trainer_endpoints;
+  std::shared_ptr<const std::string> trainer_endpoints = {};
 };
 
 struct JobPlan {

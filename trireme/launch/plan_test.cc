@@ -3,26 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
+#include "trireme/launch/test_nodes.h"
 #include "trireme/launch/worker_environment.h"
 
 namespace trireme::launch {
 namespace {
 
 using Words = std::vector<std::string>;
-
-NodeInfo node(const std::string& address, int processes, Words devices = {}) {
-  NodeInfo info;
-  info.host = "host-" + address;
-  info.address = address;
-  info.interface = "eth0";
-  info.devices = std::move(devices);
-  info.processes = processes;
-  info.cores = 8;
-  for (int i = 0; i < processes; ++i) info.ports.push_back(static_cast<uint16_t>(17000 + i));
-  info.master_port = 6170;
-  info.log_dir = "/job/log";
-  return info;
-}
 
 Request request(Words command = {"./train", "--epochs", "3"}) {
   Request result;
@@ -31,16 +19,12 @@ Request request(Words command = {"./train", "--epochs", "3"}) {
 }
 
 std::string usage_error(const Request& wrong, const std::vector<NodeInfo>& nodes) {
-  try {
-    make_plan(wrong, nodes, {});
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
+  return refusal([&] { make_plan(wrong, nodes, {}); });
 }
 
 TEST(Plan, RanksCountOverUnequalNodes) {
-  const JobPlan plan = make_plan(request(), {node("10.0.0.1", 2), node("10.0.0.2", 1), node("10.0.0.3", 3)}, {});
+  const JobPlan plan =
+      make_plan(request(), {example_node("10.0.0.1", 2), example_node("10.0.0.2", 1), example_node("10.0.0.3", 3)}, {});
   ASSERT_EQ(plan.world_size(), 6);
   const std::vector<std::pair<int, int>> expected = {{0, 0}, {0, 1}, {1, 0}, {2, 0}, {2, 1}, {2, 2}};
   for (int rank = 0; rank < 6; ++rank) {
@@ -52,7 +36,7 @@ TEST(Plan, RanksCountOverUnequalNodes) {
 }
 
 TEST(Plan, WorkersOfANode) {
-  const JobPlan plan = make_plan(request(), {node("10.0.0.1", 2), node("10.0.0.2", 3)}, {});
+  const JobPlan plan = make_plan(request(), {example_node("10.0.0.1", 2), example_node("10.0.0.2", 3)}, {});
   const auto workers = plan.workers_of(1);
   ASSERT_EQ(workers.size(), 3u);
   EXPECT_EQ(workers[0], &plan.workers[2]);
@@ -60,7 +44,7 @@ TEST(Plan, WorkersOfANode) {
 }
 
 TEST(Plan, IsPure) {
-  const std::vector<NodeInfo> nodes = {node("10.0.0.1", 2)};
+  const std::vector<NodeInfo> nodes = {example_node("10.0.0.1", 2)};
   const JobPlan a = make_plan(request(), nodes, {});
   const JobPlan b = make_plan(request(), nodes, {});
   EXPECT_EQ(a.nodes, nodes);
@@ -69,7 +53,7 @@ TEST(Plan, IsPure) {
 
 TEST(Plan, DevicesInWords) {
   const auto device = [](int processes, Words devices, size_t rank) {
-    return make_plan(request(), {node("10.0.0.1", processes, std::move(devices))}, {}).workers[rank].device;
+    return make_plan(request(), {example_node("10.0.0.1", processes, std::move(devices))}, {}).workers[rank].device;
   };
   EXPECT_EQ(device(2, {"5", "6"}, 1), "GPU 6");
   EXPECT_EQ(device(1, {"5", "6"}, 0), "GPU 5,6");
@@ -79,13 +63,13 @@ TEST(Plan, DevicesInWords) {
 
 TEST(Plan, CommandIsUntouched) {
   const Words command = {"./train", "--name", "a b", ""};
-  EXPECT_EQ(make_plan(request(command), {node("10.0.0.1", 1)}, {}).workers[0].command, command);
+  EXPECT_EQ(make_plan(request(command), {example_node("10.0.0.1", 1)}, {}).workers[0].command, command);
 }
 
 TEST(Plan, WrapPutsWordsInFrontForOneRank) {
   Request wrapped = request({"./train"});
   wrapped.wrap[1] = "gdb  -ex 'break main' -ex \"it's\" --opt='' --args";
-  const JobPlan plan = make_plan(wrapped, {node("10.0.0.1", 2)}, {});
+  const JobPlan plan = make_plan(wrapped, {example_node("10.0.0.1", 2)}, {});
   EXPECT_EQ(plan.workers[0].command, (Words{"./train"}));
   EXPECT_EQ(plan.workers[1].command, (Words{"gdb", "-ex", "break main", "-ex", "it's", "--opt=", "--args", "./train"}));
 }
@@ -93,69 +77,67 @@ TEST(Plan, WrapPutsWordsInFrontForOneRank) {
 TEST(Plan, AnEmptyQuotedWordStays) {
   Request wrapped = request({"./train"});
   wrapped.wrap[0] = "tool ''";
-  EXPECT_EQ(make_plan(wrapped, {node("10.0.0.1", 1)}, {}).workers[0].command, (Words{"tool", "", "./train"}));
+  EXPECT_EQ(make_plan(wrapped, {example_node("10.0.0.1", 1)}, {}).workers[0].command, (Words{"tool", "", "./train"}));
 }
 
 TEST(Plan, WrongWrapsAreUsageErrors) {
   Request wrong = request();
   wrong.wrap = {{4, "gdb"}};
-  EXPECT_EQ(usage_error(wrong, {node("10.0.0.1", 2)}), "--wrap 4:gdb: there is no rank 4; the job has ranks 0 to 1");
+  EXPECT_EQ(usage_error(wrong, {example_node("10.0.0.1", 2)}),
+            "--wrap 4:gdb: there is no rank 4; the job has ranks 0 to 1");
   wrong.wrap = {{0, "gdb 'open"}};
-  EXPECT_NE(usage_error(wrong, {node("10.0.0.1", 2)}).find("not closed"), std::string::npos);
+  EXPECT_NE(usage_error(wrong, {example_node("10.0.0.1", 2)}).find("not closed"), std::string::npos);
   wrong.wrap = {{0, "  "}};
-  EXPECT_NE(usage_error(wrong, {node("10.0.0.1", 2)}).find("command is missing"), std::string::npos);
+  EXPECT_NE(usage_error(wrong, {example_node("10.0.0.1", 2)}).find("command is missing"), std::string::npos);
 }
 
 TEST(Plan, NoProgramAndNoNodesAreUsageErrors) {
-  EXPECT_NE(usage_error(request({}), {node("10.0.0.1", 1)}).find("no program"), std::string::npos);
+  EXPECT_NE(usage_error(request({}), {example_node("10.0.0.1", 1)}).find("no program"), std::string::npos);
   EXPECT_NE(usage_error(request(), {}).find("at least one node"), std::string::npos);
 }
 
 TEST(Plan, ANodeWithoutPortsIsADefect) {
-  NodeInfo broken = node("10.0.0.1", 2);
+  NodeInfo broken = example_node("10.0.0.1", 2);
   broken.ports.pop_back();
   EXPECT_THROW(make_plan(request(), {broken}, {}), std::logic_error);
 }
 
 TEST(Plan, DevicesThatDoNotDivideAreAUsageError) {
-  const std::string words = usage_error(request(), {node("10.0.0.1", 2, {"0", "1", "2"})});
+  const std::string words = usage_error(request(), {example_node("10.0.0.1", 2, {"0", "1", "2"})});
   EXPECT_NE(words.find("3 GPUs (0,1,2) cannot be shared out evenly to 2 processes"), std::string::npos) << words;
 }
 
 // --- a node as JSON
 
 std::string changed(const std::string& from, const std::string& to) {
-  std::string text = to_json(node("10.0.0.1", 2, {"0", "GPU-1"}));
+  std::string text = to_json(example_node("10.0.0.1", 2, {"0", "GPU-1"}));
   const size_t at = text.find(from);
   if (at == std::string::npos) return "the test's text is wrong: " + text;
   return text.replace(at, from.size(), to);
 }
 
 std::string peer_error(const std::string& text) {
-  try {
-    node_from_json(text);
-  } catch (const PeerError& error) {
-    return error.what();
-  }
-  return "no error";
+  return refusal<PeerError>([&] { node_from_json(text); });
 }
 
 TEST(NodeJson, RoundTrip) {
-  const NodeInfo info = node("10.0.0.1", 2, {"0", "GPU-1"});
+  const NodeInfo info = example_node("10.0.0.1", 2, {"0", "GPU-1"});
   EXPECT_EQ(node_from_json(to_json(info)), info);
-  const NodeInfo v6 = node("fd00::1", 1);
+  const NodeInfo v6 = example_node("fd00::1", 1);
   EXPECT_EQ(node_from_json(to_json(v6)), v6);
+  const NodeInfo large = example_node("10.0.0.1", 40000);
+  EXPECT_EQ(node_from_json(to_json(large)), large) << "as many as the options accept";
 }
 
 TEST(NodeJson, AnyBytesGiveValidJson) {
-  NodeInfo info = node("10.0.0.1", 1);
+  NodeInfo info = example_node("10.0.0.1", 1);
   info.host = "\xff";
   EXPECT_NO_THROW(node_from_json(to_json(info)));
 }
 
 TEST(NodeJson, NonsenseIsAPeerError) {
   for (const char* text : {"", "{", "[]", "7", "null", "\"node\"", "{}"})
-    EXPECT_NE(peer_error(text), "no error") << text;
+    EXPECT_NE(peer_error(text), "nothing was thrown") << text;
   EXPECT_NE(peer_error("{}").find("lacks \"host\""), std::string::npos);
 }
 

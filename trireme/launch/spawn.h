@@ -15,7 +15,7 @@
 //
 // A process of spawn is this program executed once more with the same arguments: it runs main() up to the same call,
 // runs the function there and ends; it never returns from spawn. So main() must come the same way to the call (no
-// random branches), and what it computes before, every process computes anew. What main() prints before the call is
+// random branches), and what it computes before, every process computes again. What main() prints before the call is
 // shown once, by the parent. Several spawns in one program work, one after the other; spawn inside a spawned function
 // does not.
 //

@@ -37,10 +37,10 @@ struct SupervisorContext {
 /// How the attempt ended on this node.
 struct AttemptResult {
   JobOutcome outcome;
-  std::vector<WorkerEnding> workers;  // of this node
-  bool unkillable = false;            // a worker survived SIGKILL
-  int interrupted = 0;                // the first signal that this launcher was sent, or 0
-  bool log_trouble = false;           // the log folder cannot be written, and the user was told
+  std::vector<WorkerEnding> workers = {};  // of this node
+  bool unkillable = false;                 // a worker survived SIGKILL
+  int interrupted = 0;                     // the first signal that this launcher was sent, or 0
+  bool log_trouble = false;                // the log folder cannot be written, and the user was told
 };
 
 class Supervisor {

@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/parallel_env.h"
 #include "trireme/core/text.h"
+#include "trireme/launch/test_nodes.h"
 
 namespace trireme::launch {
 namespace {
@@ -17,16 +18,8 @@ namespace {
 using Words = std::vector<std::string>;
 
 NodeInfo node_with(const std::string& address, int processes, Words devices = {}) {
-  NodeInfo info;
-  info.host = "host";
-  info.address = address;
-  info.interface = address == "127.0.0.1" ? "lo" : "eth0";
-  info.devices = std::move(devices);
-  info.processes = processes;
-  info.cores = 8;
-  for (int i = 0; i < processes; ++i) info.ports.push_back(static_cast<uint16_t>(17000 + i));
-  info.master_port = 6170;
-  info.log_dir = "/job/log";
+  NodeInfo info = example_node(address, processes, std::move(devices));
+  if (address == "127.0.0.1") info.interface = "lo";
   return info;
 }
 

@@ -70,10 +70,10 @@ Pair checked_features(const char* who, const Tensor& student, const Tensor& teac
 
 /// All distances of the batch, in units of their mean.
 Tensor distances(const Tensor& x) {
-  constexpr double kLeast = 1e-12;  // under the root, whose slope at 0 is infinite
+  constexpr double kEpsilon = 1e-12;  // under the root, whose slope at 0 is infinite
   const Tensor squares = x.square().sum(1);
-  const Tensor all = (squares.unsqueeze(1) + squares.unsqueeze(0) - 2 * x.mm(x.t())).clamp_min(kLeast).sqrt();
-  return all / (all.mean() + kLeast);
+  const Tensor all = (squares.unsqueeze(1) + squares.unsqueeze(0) - 2 * x.mm(x.t())).clamp_min(kEpsilon).sqrt();
+  return all / (all.mean() + kEpsilon);
 }
 
 /// The cosine of the angle at sample i between j and k, for all triples.
@@ -85,9 +85,9 @@ Tensor angles(const Tensor& x) {
 
 /// 1 - mean over the rows of their correlation.
 Tensor unlikeness(const Tensor& a, const Tensor& b) {
-  constexpr double kLeast = 1e-8;
+  constexpr double kEpsilon = 1e-8;
   const Tensor x = a - a.mean(1, true), y = b - b.mean(1, true);
-  return 1 - ((x * y).sum(1) / (x.norm(2, 1) * y.norm(2, 1) + kLeast)).mean();
+  return 1 - ((x * y).sum(1) / (x.norm(2, 1) * y.norm(2, 1) + kEpsilon)).mean();
 }
 
 }  // namespace

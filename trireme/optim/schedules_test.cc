@@ -7,6 +7,7 @@
 #include <map>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::optim {
 namespace {
@@ -20,42 +21,33 @@ void expect_rates(const Schedule& schedule, const std::map<int64_t, double>& rat
     EXPECT_NEAR(schedule(step), rate, kExact) << schedule.name() << " at step " << step;
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 // --- ways to break it ----------------------------------------------------------------------------------------------
 
 TEST(Schedule, UnknownNameNamesTheNearest) {
-  EXPECT_THAT(error_of([] { make_schedule("Cosin", {.epochs = 1, .step_each_epoch = 1}); }),
+  EXPECT_THAT(refusal([] { make_schedule("Cosin", {.epochs = 1, .step_each_epoch = 1}); }),
               HasSubstr("did you mean 'Cosine'?"));
-  EXPECT_THAT(error_of([] { make_schedule("ReduceOnPlateau", {.epochs = 1, .step_each_epoch = 1}); }),
+  EXPECT_THAT(refusal([] { make_schedule("ReduceOnPlateau", {.epochs = 1, .step_each_epoch = 1}); }),
               HasSubstr("callback::ReduceLROnPlateau"));
 }
 
 TEST(Schedule, RefusesLengthsThatCannotBe) {
-  EXPECT_THAT(error_of([] { make_schedule("Cosine", {.learning_rate = 1, .epochs = 3}); }),
+  EXPECT_THAT(refusal([] { make_schedule("Cosine", {.learning_rate = 1, .epochs = 3}); }),
               HasSubstr("epochs 3 and step_each_epoch 0"));
-  EXPECT_THAT(error_of([] { make_schedule("Step", {.learning_rate = 1, .epochs = 3, .step_each_epoch = 2}); }),
+  EXPECT_THAT(refusal([] { make_schedule("Step", {.learning_rate = 1, .epochs = 3, .step_each_epoch = 2}); }),
               HasSubstr("step_size"));
-  EXPECT_THAT(error_of([] { make_schedule("Constant", {.epochs = 3, .step_each_epoch = 2, .warmup_epoch = -1}); }),
+  EXPECT_THAT(refusal([] { make_schedule("Constant", {.epochs = 3, .step_each_epoch = 2, .warmup_epoch = -1}); }),
               HasSubstr("warmup_epoch -1"));
   const Schedule schedule = make_schedule("Constant", {.learning_rate = 1, .epochs = 3, .step_each_epoch = 2});
-  EXPECT_THAT(error_of([&] { schedule(-1); }), HasSubstr("step -1"));
+  EXPECT_THAT(refusal([&] { schedule(-1); }), HasSubstr("step -1"));
 }
 
 TEST(Schedule, RefusesValuesThatDoNotFit) {
   ScheduleOptions options{.epochs = 9, .step_each_epoch = 2, .decay_epochs = {3, 6}, .values = {1, 2}};
-  EXPECT_THAT(error_of([&] { make_schedule("Piecewise", options); }), HasSubstr("2 values for 2 decay_epochs"));
+  EXPECT_THAT(refusal([&] { make_schedule("Piecewise", options); }), HasSubstr("2 values for 2 decay_epochs"));
   options.decay_epochs = {6, 3};
-  EXPECT_THAT(error_of([&] { make_schedule("Piecewise", options); }), HasSubstr("6 comes before 3"));
+  EXPECT_THAT(refusal([&] { make_schedule("Piecewise", options); }), HasSubstr("6 comes before 3"));
   options.gamma = 1.5;
-  EXPECT_THAT(error_of([&] { make_schedule("MultiStep", options); }), HasSubstr("gamma 1.5"));
+  EXPECT_THAT(refusal([&] { make_schedule("MultiStep", options); }), HasSubstr("gamma 1.5"));
 }
 
 TEST(Schedule, AWarmupLongerThanTheTrainingIsCut) {

@@ -7,7 +7,7 @@
 
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using torch::autograd::edge_list;
@@ -67,4 +67,4 @@ void listen_to_backwards(const std::shared_ptr<BackwardListener>& listener) {
   listeners().add(listener);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -8,7 +8,7 @@
 
 #include <memory>
 
-namespace trireme {
+namespace trireme::parallel {
 
 class BackwardListener {
  public:
@@ -21,4 +21,4 @@ class BackwardListener {
 /// Calls the listener for as long as it lives. Thread-safe.
 void listen_to_backwards(const std::shared_ptr<BackwardListener>& listener);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

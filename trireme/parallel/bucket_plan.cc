@@ -6,7 +6,7 @@
 
 #include "trireme/comm/collectives.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 /// The order of `root`, which every rank gets. Ends with -1 where root has used fewer parameters.
@@ -98,4 +98,4 @@ void average_now(const BucketPlan& plan, const std::vector<ModelParameter>& para
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

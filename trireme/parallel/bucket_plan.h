@@ -14,7 +14,7 @@
 #include "trireme/parallel/bucket_reducer.h"
 #include "trireme/parallel/model_parameters.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// What one rank has seen of a backward; empty on a rank that takes no part (join).
 struct SeenGradients {
@@ -51,4 +51,4 @@ void average_now(const BucketPlan& plan, const std::vector<ModelParameter>& para
 /// The maximum over the ranks, of each: whether some rank has it.
 std::vector<uint8_t> used_by_any(const std::vector<uint8_t>& used, const Group& group);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

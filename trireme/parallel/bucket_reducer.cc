@@ -10,7 +10,7 @@
 
 #include "trireme/comm/group_state.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 constexpr size_t kMega = size_t{1} << 20;
@@ -114,4 +114,4 @@ void BucketReducer::reduce_zeros() {
     bridge.parseHookResult(bridge.runHook(bucket)->value());
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -11,7 +11,7 @@
 #include "trireme/parallel/gradient_hook.h"
 #include "trireme/parallel/gradient_sync.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 using Buckets = std::vector<std::vector<size_t>>;  ///< each a list of places: indices into the reducer's tensors
 
@@ -45,4 +45,4 @@ class BucketReducer {
   std::unique_ptr<Armed> reducer_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

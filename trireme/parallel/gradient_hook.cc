@@ -36,7 +36,7 @@ GradientHook compressed_gradients(GradientCompression compression, int rank) {
     case GradientCompression::fp16:
       return rounded_gradients(torch::kHalf);
     case GradientCompression::powersgd:
-      return power_sgd(rank);
+      return parallel::power_sgd(rank);
   }
   throw UsageError("GradientCompression {} does not exist", static_cast<int>(compression));
 }

@@ -42,7 +42,7 @@ const DataParallelOptions& checked(const DataParallelOptions& options) {
 
 }  // namespace
 
-class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public BackwardListener {
+class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public parallel::BackwardListener {
  public:
   Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options)
       : module_(std::move(module)),
@@ -60,7 +60,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   void start() {
     if (group_.size() == 1) return;
     watch_gradients();
-    listen_to_backwards(shared_from_this());
+    parallel::listen_to_backwards(shared_from_this());
   }
 
   const Group& group() const { return group_; }
@@ -99,7 +99,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   void before_backward() override {
     const std::lock_guard lock(refresh_mutex_);
     if (in_backward_ || parameters_.is_current(*module_)) return;
-    ModelParameters now(*module_);
+    parallel::ModelParameters now(*module_);
     const bool alike = now.fingerprint() == parameters_.fingerprint();
     last_change_ = now.first_change_since(parameters_);
     parameters_ = std::move(now);
@@ -115,7 +115,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     return ranks;
   }
 
-  const std::vector<ModelParameter>& trainable() const { return parameters_.trainable(); }
+  const std::vector<parallel::ModelParameter>& trainable() const { return parameters_.trainable(); }
 
   void watch_gradients() {
     watches_.clear();
@@ -125,7 +125,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
       auto on_gradient = [weak = weak_from_this(), i] {
         if (const auto self = weak.lock()) self->on_gradient(i);
       };
-      watches_.push_back(std::make_unique<GradientWatch>(trainable()[i].accumulator, std::move(on_gradient)));
+      watches_.push_back(std::make_unique<parallel::GradientWatch>(trainable()[i].accumulator, std::move(on_gradient)));
     }
   }
 
@@ -215,8 +215,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     const bool changed = !plan_ && backwards_ > 1;  // new parameters must start equal
     if (joining_ || !(due || early || changed)) return;
     // Early on, a loss that grows beyond all numbers is soon seen by the loop, which can say more.
-    const Numbers numbers = due || changed ? Numbers::finite : Numbers::any;
-    require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), numbers);
+    const parallel::NonFinite non_finite = due || changed ? parallel::NonFinite::error : parallel::NonFinite::allowed;
+    parallel::require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), non_finite);
   }
 
   // Held by the callback at the end of the backward. When it goes while the backward is still open, an exception has
@@ -319,19 +319,19 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   }
 
   // Called by every rank at the same place, with what it has seen.
-  void learn(const SeenGradients& mine) {
+  void learn(const parallel::SeenGradients& mine) {
     refuse_sparse_gradients();
     for (size_t i = 0; i < trainable().size(); ++i) refuse_repeated_gradient(i);
-    BucketPlan plan =
-        agree_on_buckets(mine, trainable(), {.root = active_.front(), .group = group_, .options = options_});
-    average_now(plan, trainable(), hook_, group_);
+    parallel::BucketPlan plan =
+        parallel::agree_on_buckets(mine, trainable(), {.root = active_.front(), .group = group_, .options = options_});
+    parallel::average_now(plan, trainable(), hook_, group_);
     plan_ = std::move(plan);
     make_reducer();
     log_buckets();
   }
 
   void refuse_sparse_gradients() {
-    for (const ModelParameter& parameter : trainable())
+    for (const parallel::ModelParameter& parameter : trainable())
       if (parameter.tensor.grad().defined() && parameter.tensor.grad().is_sparse())
         fail(
             fmt::format("parameter {} has a sparse gradient; DataParallel averages dense ones: make the embedding with "
@@ -348,8 +348,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   }
 
   void make_reducer() {
-    reducer_ = std::make_unique<BucketReducer>(plan_->tensors(trainable()), plan_->names(trainable()), plan_->buckets,
-                                               group_, hook_, options_);
+    reducer_ = std::make_unique<parallel::BucketReducer>(plan_->tensors(trainable()), plan_->names(trainable()),
+                                                         plan_->buckets, group_, hook_, options_);
     reducer_graph_known_ = false;
   }
 
@@ -377,7 +377,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   // The Reducer gives an average of zeros to a parameter that no rank has used. An optimizer would take that for a
   // gradient (momentum, weight decay), so it goes again.
   void forget_gradients_of_unused() {
-    const std::vector<uint8_t> used = used_by_any(used_here(), group_);
+    const std::vector<uint8_t> used = parallel::used_by_any(used_here(), group_);
     for (size_t i = 0; i < trainable().size(); ++i)
       if (used[i] == 0 && had_no_gradient_[i]) trainable()[i].tensor.mutable_grad().reset();
   }
@@ -405,7 +405,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
     ++backwards_;
     std::fill(seen_.begin(), seen_.end(), 0);
     if (!plan_) {
-      for (const ModelParameter& parameter : trainable()) parameter.tensor.mutable_grad().reset();
+      for (const parallel::ModelParameter& parameter : trainable()) parameter.tensor.mutable_grad().reset();
       learn({{}, used_here()});
     } else {
       reducer_->reduce_zeros();
@@ -424,11 +424,11 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   bool joining_ = false;
 
   std::mutex refresh_mutex_;  // two threads may begin backwards of two models
-  ModelParameters parameters_;
-  std::vector<std::unique_ptr<GradientWatch>> watches_;  // one for each trainable parameter
-  std::string last_change_;                              // of the model, until a backward has ended
+  parallel::ModelParameters parameters_;
+  std::vector<std::unique_ptr<parallel::GradientWatch>> watches_;  // one for each trainable parameter
+  std::string last_change_;                                        // of the model, until a backward has ended
 
-  RollCall roll_call_;
+  parallel::RollCall roll_call_;
   std::atomic<bool> in_backward_ = false;
   bool broken_ = false;                   // a backward has not come to its end
   int64_t backwards_ = 0;                 // averaged ones
@@ -440,8 +440,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public Bac
   int last_active_ = 0;                   // the first of those that took part in the last backward
   std::vector<bool> had_no_gradient_;     // when this backward began
 
-  std::optional<BucketPlan> plan_;  // none: the next backward learns
-  std::unique_ptr<BucketReducer> reducer_;
+  std::optional<parallel::BucketPlan> plan_;  // none: the next backward learns
+  std::unique_ptr<parallel::BucketReducer> reducer_;
   bool reducer_graph_known_ = false;
 };
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <utility>
 
-namespace trireme {
+namespace trireme::parallel {
 
 class GradientWatch {
  public:
@@ -29,4 +29,4 @@ class GradientWatch {
   uintptr_t key_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

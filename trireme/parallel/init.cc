@@ -42,7 +42,7 @@ bool may_have_gpu(const ParallelEnv& env) {
 
 c10::Device choose_device(const ParallelEnv& env) {
   if (!may_have_gpu(env)) return torch::kCPU;
-  if (const auto problem = why_no_cuda()) {
+  if (const auto problem = comm::why_no_cuda()) {
     if (env.device_type == "gpu")
       throw UsageError(
           "rank {} was given GPU {}, but: {}; to train on the CPU: CUDA_VISIBLE_DEVICES=-1 trireme launch …", env.rank,
@@ -54,7 +54,7 @@ c10::Device choose_device(const ParallelEnv& env) {
   if (env.device_id >= count && env.device_type == "gpu")
     throw UsageError("rank {} was given GPU {}, but libtorch sees {}", env.rank, env.device_id, count);
   const int index = env.device_id % count;
-  log_info("rank {}: {}", env.rank, describe_gpu(index));
+  log_info("rank {}: {}", env.rank, comm::describe_gpu(index));
   return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
@@ -65,9 +65,9 @@ std::string own_address(const ParallelEnv& env) {
   return env.master ? source_ip_towards(env.master->host) : "";
 }
 
-ContextOptions context_options(const World::State& state, const InitOptions& options, int world_number) {
+comm::ContextOptions context_options(const World::State& state, const InitOptions& options, int world_number) {
   const ParallelEnv& env = state.job.env;
-  ContextOptions result;
+  comm::ContextOptions result;
   result.world = env;
   result.store = state.job.store;
   result.prefix = fmt::format("comm/{}.{}/", env.restart_count, world_number);
@@ -79,37 +79,37 @@ ContextOptions context_options(const World::State& state, const InitOptions& opt
   if (env::get_nonempty("TRIREME_STORE")) result.attempt = env.restart_count;
   if (state.device.is_cuda()) {
     result.gpu_index = state.device.index();
-    result.gpu = gpu_identity(state.device.index());
+    result.gpu = comm::gpu_identity(state.device.index());
   }
   return result;
 }
 
-void say_hello(const World& world, const ContextOptions& options) {
+void log_start(const World& world, const comm::ContextOptions& options) {
   if (world.rank() != 0 || world.size() == 1) return;
   const bool network = world.backend() == "gloo" || world.backend() == "hierarchical";
   log_info("{} ranks, backend {}{}{}", world.size(), world.backend(),
-           network ? " over " + describe_gloo_interface(options.address) : "",
+           network ? " over " + comm::describe_gloo_interface(options.address) : "",
            world.device().is_cuda() ? ", CUDA tensors by " + world.cuda_backend() : "");
 }
 
 // Before the ranks meet: they tell each other where their tensors lie.
-void share_tensors(const World::State& state, const ContextOptions& options) {
+void share_tensors(const World::State& state, const comm::ContextOptions& options) {
   const ParallelEnv& env = state.job.env;
   const bool by_memory = env.local_world_size > 1 && options.backend != "gloo" && !options.mpi;
   if (by_memory && state.device.is_cpu() && env::get("TRIREME_SHARED_TENSORS") != "0")
-    share_large_tensors(env.local_world_size);
+    comm::share_large_tensors(env.local_world_size);
 }
 
 World make_world(const InitOptions& options, int number) {
   auto state = std::make_shared<World::State>();
   state->job = connect_job({.strict = options.strict, .timeout_seconds = options.timeout_seconds});
   if (!state->job.store && !is_mpi(state->job.env))
-    state->job.store = connect_foreign_store(state->job.env, std::chrono::seconds(options.timeout_seconds));
+    state->job.store = comm::connect_foreign_store(state->job.env, std::chrono::seconds(options.timeout_seconds));
   state->device = choose_device(state->job.env);
-  const ContextOptions context = context_options(*state, options, number);
+  const comm::ContextOptions context = context_options(*state, options, number);
   share_tensors(*state, context);
-  World world(make_world_group(Context::meet(context)), state);
-  say_hello(world, context);
+  World world(make_world_group(comm::Context::meet(context)), state);
+  log_start(world, context);
   return world;
 }
 

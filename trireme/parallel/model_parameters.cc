@@ -8,7 +8,7 @@
 
 #include "trireme/parallel/same_model.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using torch::autograd::Node;
@@ -84,4 +84,4 @@ std::string ModelParameters::first_change_since(const ModelParameters& before) c
   return "nothing";
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

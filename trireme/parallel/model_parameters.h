@@ -21,7 +21,7 @@ namespace torch::autograd {
 struct Node;
 }
 
-namespace trireme {
+namespace trireme::parallel {
 
 struct ModelParameter {
   std::string name;
@@ -56,4 +56,4 @@ class ModelParameters {
   uint64_t fingerprint_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -10,7 +10,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
@@ -104,24 +104,24 @@ torch::Tensor gathered(const std::vector<Checksum>& mine, const Group& group) {
 }
 
 // The column of the first checksum that is not as it should be, or -1.
-int64_t first_bad_column(const torch::Tensor& all, Numbers numbers) {
+int64_t first_bad_column(const torch::Tensor& all, NonFinite non_finite) {
   for (int64_t column = 0; column < all.size(1); ++column)
     for (int64_t rank = 0; rank < all.size(0); ++rank) {
       const int64_t value = all[rank][column].item<int64_t>();
       const bool bad =
-          column % 2 == 0 ? value != all[0][column].item<int64_t>() : numbers == Numbers::finite && value == 0;
+          column % 2 == 0 ? value != all[0][column].item<int64_t>() : non_finite == NonFinite::error && value == 0;
       if (bad) return column;
     }
   return -1;
 }
 
 [[noreturn]] void report(const torch::nn::Module& module, const Group& group, const std::string& when,
-                         Numbers numbers) {
+                         NonFinite non_finite) {
   const auto parameters = module.named_parameters();
   std::vector<Checksum> each;
   for (const auto& item : parameters) each.push_back(checksum(item.value()));
   const torch::Tensor all = gathered(each, group);
-  const int64_t column = first_bad_column(all, numbers);
+  const int64_t column = first_bad_column(all, non_finite);
   if (column < 0) throw UsageError("{}: a parameter changed while the ranks compared theirs", when);
   const std::string& name = parameters[static_cast<size_t>(column / 2)].key();
   for (int64_t rank = 0; rank < all.size(0); ++rank) {
@@ -144,10 +144,10 @@ int64_t first_bad_column(const torch::Tensor& all, Numbers numbers) {
 }  // namespace
 
 void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when,
-                              Numbers numbers) {
+                              NonFinite non_finite) {
   const torch::NoGradGuard no_grad;
-  if (first_bad_column(gathered({checksum_of_all(module.parameters())}, group), numbers) >= 0)
-    report(module, group, when, numbers);
+  if (first_bad_column(gathered({checksum_of_all(module.parameters())}, group), non_finite) >= 0)
+    report(module, group, when, non_finite);
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

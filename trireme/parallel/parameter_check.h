@@ -9,14 +9,15 @@
 
 #include "trireme/comm/group.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
-enum class Numbers { any, finite };
+/// What NaN or infinity in a parameter is.
+enum class NonFinite { allowed, error };
 
 /// Called by all members. UsageError on every one that names the first parameter which differs from rank 0's, or is not
-/// finite (unless any number will do), and the rank; `when` says what the ranks were about to do. Reads each parameter
+/// finite (unless that is allowed), and the rank; `when` says what the ranks were about to do. Reads each parameter
 /// once and sends 16 bytes.
 void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when,
-                              Numbers numbers = Numbers::finite);
+                              NonFinite non_finite = NonFinite::error);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -7,7 +7,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::parallel {
 namespace {
 
 // What is kept of one matrix between two steps.
@@ -131,4 +131,4 @@ GradientHook power_sgd(int rank) {
   return [state](const GradientBucket& bucket, const Group& group) { return (*state)(bucket, group); };
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -3,11 +3,11 @@
 
 #include "trireme/parallel/gradient_hook.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Per matrix M (n x m, `rank` < both): P = M Q, averaged and made orthogonal; Q = M^T P, averaged; M becomes P Q^T and
 /// what was lost is added to the next gradient. Vectors, and matrices that would not shrink, are averaged as they are.
 /// Q starts as the same random numbers on every rank and is kept from step to step.
 GradientHook power_sgd(int rank);
 
-}  // namespace trireme
+}  // namespace trireme::parallel

@@ -16,7 +16,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
-#include "trireme/parallel/running_statistics.h"
+#include "trireme/parallel/batch_norm_operator.h"
 
 namespace trireme {
 namespace {
@@ -230,7 +230,7 @@ class RecomputeNode : public Node {
     const torch::AutoGradMode with_graph(true);
     const RandomAsBefore same_numbers(random_);
     const AutocastAsBefore same_types(autocast_);
-    const RunningStatisticsStay counted_before;
+    const parallel::RunningStatisticsStay counted_before;
     return f_(leaves);
   }
 

@@ -4,7 +4,7 @@
 
 #include "trireme/comm/collectives.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 void RollCall::begin(const Answer& mine) {
   mine_ = torch::tensor({int64_t{mine.active ? 1 : 0}, static_cast<int64_t>(mine.model)}, torch::kLong);
@@ -25,4 +25,4 @@ int RollCall::with_another_model() const {
   return -1;
 }
 
-}  // namespace trireme
+}  // namespace trireme::parallel

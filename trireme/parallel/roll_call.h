@@ -13,7 +13,7 @@
 #include "trireme/comm/group.h"
 #include "trireme/comm/work.h"
 
-namespace trireme {
+namespace trireme::parallel {
 
 /// Called by every rank at the same places. Thread rule: one backward at a time.
 class RollCall {
@@ -42,4 +42,4 @@ class RollCall {
   Work work_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::parallel

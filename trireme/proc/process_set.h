@@ -24,14 +24,14 @@
 namespace trireme::proc {
 
 struct ProcessSpec {
-  std::vector<std::string> command;      // command[0] is the program's path, unless `program` says another
-  std::string program;                   // the file to execute
-  std::vector<std::string> environment;  // NAME=value, the whole of it
-  std::filesystem::path directory;       // empty: the keeper's
-  std::vector<int> inherited;  // descriptors (3 and above) that stay open in the process, under the same number
-  std::vector<int> cpus;       // pinned to these; empty: not pinned
-  int input = -1;              // becomes standard input; -1: /dev/null
-  bool interactive = false;    // gets the keeper's terminal, and no output is captured
+  std::vector<std::string> command;           // command[0] is the program's path, unless `program` says another
+  std::string program = {};                   // the file to execute
+  std::vector<std::string> environment = {};  // NAME=value, the whole of it
+  std::filesystem::path directory = {};       // empty: the keeper's
+  std::vector<int> inherited = {};  // descriptors (3 and above) that stay open in the process, under the same number
+  std::vector<int> cpus = {};       // pinned to these; empty: not pinned
+  int input = -1;                   // becomes standard input; -1: /dev/null
+  bool interactive = false;         // gets the keeper's terminal, and no output is captured
 };
 
 enum class Stream { out, err };
@@ -64,11 +64,11 @@ struct Event {
   Kind kind;
   int process = -1;  // the number start() returned; for wakeup, the descriptor
   Stream stream = Stream::out;
-  std::string bytes;
-  ExitStatus status;
-  pid_t pid = 0;           // exited: whose end it was
-  int exec_error = 0;      // errno, when the program could not be executed at all
-  Clock::time_point when;  // exited: the moment the guard saw it, so that the first of several can be told
+  std::string bytes = {};
+  ExitStatus status = {};
+  pid_t pid = 0;                // exited: whose end it was
+  int exec_error = 0;           // errno, when the program could not be executed at all
+  Clock::time_point when = {};  // exited: the moment the guard saw it, so that the first of several can be told
 };
 
 class ProcessSet {

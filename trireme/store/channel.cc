@@ -8,7 +8,7 @@
 #include "trireme/core/text.h"
 #include "trireme/store/handshake.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using wire::Message;
@@ -173,4 +173,4 @@ void Channel::read_more(Deadline deadline) {
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

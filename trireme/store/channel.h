@@ -13,7 +13,7 @@
 #include "trireme/core/token.h"
 #include "trireme/store/wire.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// The connection is gone or silent; trying again may help. A refusal is a plain PeerError.
 class ConnectionLost : public PeerError {
@@ -54,4 +54,4 @@ class Channel {
   std::string in_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

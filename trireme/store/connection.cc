@@ -6,7 +6,7 @@
 
 #include "trireme/core/token.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 constexpr size_t kChunk = 64u << 10;
@@ -70,4 +70,4 @@ bool Connection::flush() {
   return true;
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

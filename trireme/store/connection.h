@@ -10,7 +10,7 @@
 #include "trireme/store/engine.h"
 #include "trireme/store/wire.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// Thread rule: one thread. The socket must not block.
 class Connection {
@@ -58,4 +58,4 @@ class Connection {
   size_t unsent_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

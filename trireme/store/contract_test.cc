@@ -8,7 +8,7 @@
 #include "trireme/store/memory_store.h"
 #include "trireme/store/test_support.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using namespace testing;
@@ -238,4 +238,4 @@ TEST_P(Contract, KeysAndValuesBeyondTheLimitsAreRefused) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::store

@@ -7,7 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 constexpr char kSeparator = '\n';  // between the operation and the ranks
@@ -67,4 +67,4 @@ std::vector<EndedRanks::Wait> EndedRanks::waits() {
   return waits;
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

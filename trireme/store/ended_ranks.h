@@ -16,7 +16,7 @@
 
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// Thread rule: that of the store.
 class EndedRanks {
@@ -50,4 +50,4 @@ class EndedRanks {
   const std::string wait_prefix_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

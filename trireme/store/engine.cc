@@ -2,7 +2,7 @@
 
 #include "trireme/store/rules.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using wire::Message;
@@ -134,4 +134,4 @@ void StoreEngine::forget(Client client) {
   waiting_.erase(found);
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

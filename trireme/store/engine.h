@@ -19,7 +19,7 @@
 #include "trireme/store/table.h"
 #include "trireme/store/wire.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// Encoded bytes, shared because one value may go to thousands of waiting clients.
 using Bytes = std::shared_ptr<const std::string>;
@@ -64,4 +64,4 @@ class StoreEngine {
   std::vector<std::pair<Client, Bytes>> answers_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

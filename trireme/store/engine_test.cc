@@ -9,7 +9,7 @@
 #include "trireme/store/server_loop.h"
 #include "trireme/store/test_support.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using namespace testing;
@@ -167,4 +167,4 @@ TEST(RateLimitedLogTest, SaysHowManyWereLeftOut) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::store

@@ -9,7 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using Json = nlohmann::json;
@@ -112,4 +112,4 @@ Json EtcdGateway::post(const std::string& path, const Json& body, Repeat repeat,
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -15,7 +15,7 @@ namespace httplib {
 class Client;
 }
 
-namespace trireme {
+namespace trireme::store {
 
 /// Thread rule: every method may be called from several threads; calls follow one another.
 class EtcdGateway {
@@ -46,4 +46,4 @@ class EtcdGateway {
   const std::unique_ptr<httplib::Client> client_ TRIREME_PT_GUARDED_BY(mutex_);
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

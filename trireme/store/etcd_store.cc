@@ -11,7 +11,7 @@
 #include "trireme/store/etcd_gateway.h"
 #include "trireme/store/rules.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using Json = nlohmann::json;
@@ -191,4 +191,4 @@ std::map<std::string, std::string> EtcdStore::list(const std::string& prefix) {
   return result;
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -15,7 +15,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::store {
 
 class EtcdGateway;
 
@@ -69,4 +69,4 @@ class EtcdStore : public Store {
   std::thread keeper_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

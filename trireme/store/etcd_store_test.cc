@@ -9,7 +9,7 @@
 #include "trireme/store/etcd_gateway.h"
 #include "trireme/store/test_support.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using namespace testing;
@@ -101,4 +101,4 @@ TEST(EtcdGatewayTest, AnotherProgramOnThePort) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::store

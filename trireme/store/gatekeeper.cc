@@ -4,7 +4,7 @@
 
 #include "trireme/store/handshake.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using wire::Type;
@@ -70,4 +70,4 @@ Verdict Gatekeeper::judge_enrol(const wire::Message& message, const Visitor& vis
           .reply = {.type = Type::enrolled, .parts = {agreement.public_key(), seal(secret, token_.bytes())}}};
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

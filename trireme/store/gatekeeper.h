@@ -11,7 +11,7 @@
 #include "trireme/store/tcp_server.h"
 #include "trireme/store/wire.h"
 
-namespace trireme {
+namespace trireme::store {
 
 struct Visitor {
   std::string nonce;  // what the server's challenge held
@@ -44,4 +44,4 @@ class Gatekeeper {
   int all_joins_ = 0;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

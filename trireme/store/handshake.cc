@@ -1,6 +1,6 @@
 #include "trireme/store/handshake.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 // The nonces have a fixed length and the name comes last: no two greetings give the same text.
@@ -18,4 +18,4 @@ std::string server_proof(const Token& token, const Greeting& greeting) {
   return proof(token, "trireme store 1 server:", greeting);
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

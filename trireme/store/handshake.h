@@ -9,7 +9,7 @@
 
 #include "trireme/core/token.h"
 
-namespace trireme {
+namespace trireme::store {
 
 struct Greeting {
   std::string server_nonce;
@@ -20,4 +20,4 @@ struct Greeting {
 std::string client_proof(const Token& token, const Greeting& greeting);
 std::string server_proof(const Token& token, const Greeting& greeting);
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -31,10 +31,10 @@ std::shared_ptr<Store> connect_store(const ParallelEnv& env, const JobOptions& o
   if (!address) return nullptr;
   const auto token = env::get_nonempty("TRIREME_TOKEN_FD");
   if (!token) throw UsageError("TRIREME_STORE is set but TRIREME_TOKEN_FD is not; both come from `trireme launch`");
-  return TcpStore::connect({.server = parse_endpoint(*address, "TRIREME_STORE"),
-                            .token = token_from_descriptor(*token),
-                            .name = fmt::format("rank {}", env.rank)},
-                           Deadline::in(std::chrono::seconds(options.timeout_seconds)));
+  return store::TcpStore::connect({.server = parse_endpoint(*address, "TRIREME_STORE"),
+                                   .token = token_from_descriptor(*token),
+                                   .name = fmt::format("rank {}", env.rank)},
+                                  Deadline::in(std::chrono::seconds(options.timeout_seconds)));
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Job connect_job(const JobOptions& options) {
     throw UsageError(
         "init_parallel_env: not started by a launcher (strict mode); run it with: trireme launch -n 2 PROGRAM");
   log_info("not started by a launcher: a world of one process (for more: trireme launch -n 2 PROGRAM)");
-  job.store = std::make_shared<MemoryStore>();
+  job.store = std::make_shared<store::MemoryStore>();
   return job;
 }
 

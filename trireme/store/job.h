@@ -26,7 +26,7 @@ struct JobOptions {
   int timeout_seconds = 60;  ///< to reach the store
 };
 
-/// Reads the environment and connects to the store, anew at each call. Throws UsageError for a half-set environment,
+/// Reads the environment and connects to the store, at each call again. Throws UsageError for a half-set environment,
 /// naming what is missing, and PeerError when the store does not answer.
 Job connect_job(const JobOptions& options = {});
 

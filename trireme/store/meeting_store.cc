@@ -4,7 +4,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 constexpr Millis kSlice{200};  // of a long wait, between two looks at the ranks that have ended
@@ -75,4 +75,4 @@ void MeetingStore::give_up(Clock::time_point since) {
       late.size() == 1 ? "" : "s", fmt::join(late, ", "));
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -14,7 +14,7 @@
 #include "trireme/core/clock.h"
 #include "trireme/store/ended_ranks.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// Passes everything on to the inner store; only get() differs, until finish(). Thread rule: that of the inner store.
 class MeetingStore : public Store {
@@ -57,4 +57,4 @@ class MeetingStore : public Store {
   std::atomic<bool> finished_ = false;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

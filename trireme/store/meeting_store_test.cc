@@ -6,7 +6,7 @@
 #include "trireme/core/test_support.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using namespace std::chrono_literals;
@@ -72,4 +72,4 @@ TEST_F(MeetingStoreTest, TheEndsOfOneAttempt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::store

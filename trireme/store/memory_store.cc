@@ -2,7 +2,7 @@
 
 #include "trireme/store/rules.h"
 
-namespace trireme {
+namespace trireme::store {
 
 void MemoryStore::set(const std::string& key, std::string_view value) {
   rules::check_key(key);
@@ -61,4 +61,4 @@ std::map<std::string, std::string> MemoryStore::list(const std::string& prefix) 
   return table_.list(prefix);
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -12,7 +12,7 @@
 #include "trireme/store/store.h"
 #include "trireme/store/table.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// Thread rule: every method may be called from several threads.
 class MemoryStore : public Store {
@@ -31,4 +31,4 @@ class MemoryStore : public Store {
   Table table_ TRIREME_GUARDED_BY(mutex_);
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -3,11 +3,11 @@
 #include "trireme/core/text.h"
 #include "trireme/store/store.h"
 
-namespace trireme::rules {
+namespace trireme::store::rules {
 
 std::string shown(std::string_view key) {
-  constexpr size_t kLongest = 80;
-  return key.size() <= kLongest ? printable(key) : printable(key.substr(0, kLongest)) + "...";
+  constexpr size_t kMaxShownKey = 80;
+  return key.size() <= kMaxShownKey ? printable(key) : printable(key.substr(0, kMaxShownKey)) + "...";
 }
 
 void check_key(std::string_view key) {
@@ -44,4 +44,4 @@ PeerError not_set(std::string_view key, Clock::time_point since) {
                    waited.count());
 }
 
-}  // namespace trireme::rules
+}  // namespace trireme::store::rules

@@ -9,7 +9,7 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
-namespace trireme::rules {
+namespace trireme::store::rules {
 
 /// Throw UsageError unless within the limits of Store.
 void check_key(std::string_view key);
@@ -27,4 +27,4 @@ PeerError not_set(std::string_view key, Clock::time_point since);
 /// A key as it may appear in a message: printable and not longer than a line.
 std::string shown(std::string_view key);
 
-}  // namespace trireme::rules
+}  // namespace trireme::store::rules

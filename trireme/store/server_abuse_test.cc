@@ -8,7 +8,7 @@
 #include "trireme/core/text.h"
 #include "trireme/store/test_support.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using namespace testing;
@@ -304,4 +304,4 @@ TEST_F(AbuseTest, OutOfDescriptorsItRestsAndRecovers) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::store

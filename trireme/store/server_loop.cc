@@ -9,7 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using wire::Message;
@@ -308,4 +308,4 @@ void ServerLoop::notify(const std::function<void(const std::string&)>& callback,
   }
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -23,7 +23,7 @@
 #include "trireme/store/gatekeeper.h"
 #include "trireme/store/tcp_server.h"
 
-namespace trireme {
+namespace trireme::store {
 
 /// Warnings that outsiders can provoke: at most one line a second, which says how many were left out before it.
 /// Thread rule: one thread.
@@ -106,4 +106,4 @@ class ServerLoop {
   } counted_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -2,7 +2,7 @@
 
 #include "trireme/store/rules.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 size_t cost(std::string_view key, std::string_view value) {
@@ -69,4 +69,4 @@ size_t Table::bytes_under(const std::string& prefix) const {
   return bytes;
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace trireme {
+namespace trireme::store {
 
 /// Thread rule: none; the owner locks. Sizes of single keys and values are the caller's to check. Methods that write
 /// throw UsageError, and change nothing, when the total would exceed the limit.
@@ -37,4 +37,4 @@ class Table {
   std::map<std::string, std::string> entries_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

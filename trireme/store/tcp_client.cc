@@ -3,7 +3,7 @@
 #include "trireme/store/channel.h"
 #include "trireme/store/rules.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using wire::Message;
@@ -155,4 +155,4 @@ Token enrol(const Endpoint& server, Deadline deadline) {
   return Channel::enrol(server, deadline);
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

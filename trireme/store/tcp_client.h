@@ -21,7 +21,7 @@
 #include "trireme/core/token.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::store {
 
 class Channel;
 namespace wire {
@@ -78,4 +78,4 @@ class TcpStore : public Store {
 /// deadline; a PeerError carries the server's reason for a refusal.
 Token enrol(const Endpoint& server, Deadline deadline);
 
-}  // namespace trireme
+}  // namespace trireme::store

@@ -3,7 +3,7 @@
 #include "trireme/core/quiet_thread.h"
 #include "trireme/store/server_loop.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 Endpoint bound_endpoint(int socket) {
@@ -27,4 +27,4 @@ TcpStoreServer::Counters TcpStoreServer::counters() const {
   return loop_->counters();
 }
 
-}  // namespace trireme
+}  // namespace trireme::store

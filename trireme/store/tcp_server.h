@@ -23,7 +23,7 @@
 #include "trireme/core/net.h"
 #include "trireme/core/token.h"
 
-namespace trireme {
+namespace trireme::store {
 
 class ServerLoop;
 
@@ -34,8 +34,9 @@ class TcpStoreServer {
   /// Lets machines without the token join: they get it sealed with a key agreed by X25519. Nobody is authenticated that
   /// way, only counted and told apart by address; say so to the user.
   struct Enrolment {
-    std::map<std::string, int> allowed_ips;  ///< address as resolve_ip() writes it -> joins allowed; empty: any address
-    int max_joins = INT_MAX;                 ///< from all addresses together
+    /// Address as resolve_ip() writes it -> joins allowed; empty: any address.
+    std::map<std::string, int> allowed_ips = {};
+    int max_joins = INT_MAX;  ///< from all addresses together
     // A place is free again when the client that took it, and gave a name, has gone.
   };
 
@@ -82,4 +83,4 @@ class TcpStoreServer {
   std::thread thread_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::store

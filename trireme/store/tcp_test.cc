@@ -7,7 +7,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/test_support.h"
 
-namespace trireme {
+namespace trireme::store {
 namespace {
 
 using namespace testing;
@@ -238,4 +238,4 @@ TEST_F(TcpTest, Ipv6) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::store

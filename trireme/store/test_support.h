@@ -22,7 +22,7 @@
 #include "trireme/store/tcp_server.h"
 #include "trireme/store/wire.h"
 
-namespace trireme::testing {
+namespace trireme::store::testing {
 
 using namespace std::chrono_literals;
 
@@ -146,4 +146,4 @@ class EtcdProcess {
   pid_t pid_ = -1;
 };
 
-}  // namespace trireme::testing
+}  // namespace trireme::store::testing

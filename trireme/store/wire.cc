@@ -5,7 +5,7 @@
 
 #include "trireme/store/store.h"
 
-namespace trireme::wire {
+namespace trireme::store::wire {
 namespace {
 
 constexpr std::string_view kMagic("TRM\x01", 4);
@@ -150,4 +150,4 @@ Decoded decode(std::string_view bytes, size_t max_payload) {
   return decode_payload(type, rest.substr(0, length), *schema);
 }
 
-}  // namespace trireme::wire
+}  // namespace trireme::store::wire

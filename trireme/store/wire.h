@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trireme::wire {
+namespace trireme::store::wire {
 
 inline constexpr uint8_t kVersion = 1;
 inline constexpr size_t kHeaderSize = 12;
@@ -79,4 +79,4 @@ struct Decoded {
 /// above what the type allows before any of the payload is there; memory is taken only for bytes that have arrived.
 Decoded decode(std::string_view bytes, size_t max_payload);
 
-}  // namespace trireme::wire
+}  // namespace trireme::store::wire

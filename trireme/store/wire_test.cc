@@ -8,7 +8,7 @@
 #include "trireme/store/handshake.h"
 #include "trireme/store/store.h"
 
-namespace trireme::wire {
+namespace trireme::store::wire {
 namespace {
 
 const std::string kDigest(32, 'd');
@@ -140,4 +140,4 @@ TEST(Handshake, ProofsDependOnEverything) {
 }
 
 }  // namespace
-}  // namespace trireme::wire
+}  // namespace trireme::store::wire

@@ -20,10 +20,10 @@ Json json_of(std::string_view text) {
 }
 
 void flatten(const Json& json, bool exact, Numbers& numbers, int depth = 0) {
-  constexpr int kDeepest = 16;  // answers are lists of lists at most
+  constexpr int kMaxDepth = 16;  // answers are lists of lists at most
   if (json.is_number()) {
     numbers.push_back({json.get<double>(), exact});
-  } else if (json.is_array() && depth < kDeepest) {
+  } else if (json.is_array() && depth < kMaxDepth) {
     for (const Json& item : json) flatten(item, exact, numbers, depth + 1);
   } else {
     throw UsageError("neither a number nor a list of numbers: {}", json.type_name());

@@ -27,9 +27,9 @@ struct Answer {
 
 struct AnswerFile {
   std::string file;
-  std::map<std::string, Answer> answers;  ///< by the picture's file name without its folder
-  std::vector<std::string> problems;      ///< "infer.log:7: cat.jpg: …"
-  int decimals = 0;                       ///< the most digits behind the point of a number; 0: all are whole
+  std::map<std::string, Answer> answers = {};  ///< by the picture's file name without its folder
+  std::vector<std::string> problems = {};      ///< "infer.log:7: cat.jpg: …"
+  int decimals = 0;                            ///< the most digits behind the point of a number; 0: all are whole
 };
 
 /// `file` is what messages call it.

@@ -24,7 +24,7 @@ Words flag_words(const std::string& key, const std::string& value);
 
 struct Flag {
   std::string key;
-  std::string value;
+  std::string value = {};
   Words words() const { return flag_words(key, value); }
 };
 
@@ -32,8 +32,8 @@ struct Flag {
 struct ModeNumber {
   std::string key;
   std::string origin;
-  std::string any;
-  std::map<Mode, std::string> by_mode;
+  std::string any = {};
+  std::map<Mode, std::string> by_mode = {};
   /// "" when it is left out. UsageError when the mode has none.
   std::string at(Mode mode) const;
 };
@@ -41,8 +41,8 @@ struct ModeNumber {
 struct Trainer {
   std::string name;  ///< norm_train, amp_train, fleet_train, distill_train, …
   Words command;
-  Words export_command;   ///< empty: none
-  std::string no_export;  ///< why it is not run after this training, nor inference; empty: it is
+  Words export_command = {};   ///< empty: none
+  std::string no_export = {};  ///< why it is not run after this training, nor inference; empty: it is
 };
 
 /// One combination of alternatives for the inference program.
@@ -62,8 +62,8 @@ struct BenchmarkCase {
   std::vector<std::string> batch_sizes;
   std::vector<std::string> fp_items;  ///< fp32, fp16, bf16
   std::string epochs;
-  std::string batch_origin, fp_origin;                           ///< how messages about the first two begin
-  std::vector<std::pair<std::string, std::string>> environment;  ///< of `flags`
+  std::string batch_origin, fp_origin;                                ///< how messages about the first two begin
+  std::vector<std::pair<std::string, std::string>> environment = {};  ///< of `flags`
 };
 
 struct Case {

@@ -123,8 +123,8 @@ void Chain::report_throughput(const Step& step, const Measurement& measurement) 
   const std::string json = throughput_json(test_.model_name, measurement);
   write(file(step.group, ".json"), json);
   say(Tone::plain, trim(json));
-  constexpr size_t kFew = 5;
-  if (measurement.throughput.lines < kFew)
+  constexpr size_t kMinLines = 5;
+  if (measurement.throughput.lines < kMinLines)
     say(Tone::notice,
         fmt::format("{}: the mean of {} only, so many lines with `ips:` were left after warming up; give it "
                     "more data or epochs for a figure to rely on",

@@ -19,7 +19,7 @@ namespace trireme::tipc {
 
 /// A `key:value` line under the name that its format gives it.
 struct Entry {
-  std::string name;
+  std::string name = {};
   std::string key;
   std::string value;
   std::string origin;  ///< "file:4: gpu_list" or "--set gpu_list": how messages begin
@@ -29,8 +29,8 @@ struct Entry {
 struct ConfigText {
   std::string file;
   const Format* format = nullptr;
-  std::vector<Entry> entries;    ///< by line, without headers and fillers
-  std::vector<Entry> benchmark;  ///< of the section train_benchmark_params: name and key are one
+  std::vector<Entry> entries = {};    ///< by line, without headers and fillers
+  std::vector<Entry> benchmark = {};  ///< of the section train_benchmark_params: name and key are one
 
   /// The entry of that name; null where the format has none.
   const Entry* find(std::string_view name) const;

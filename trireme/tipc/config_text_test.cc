@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 #include "trireme/tipc/test_texts.h"
 
 namespace trireme::tipc {
@@ -20,12 +21,7 @@ ConfigText parse(const Lines& lines) {
 }
 
 std::string refusal(const std::string& text) {
-  try {
-    parse_config(text, "x.txt");
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "it was taken";
+  return trireme::refusal([&] { parse_config(text, "x.txt"); });
 }
 
 std::string refusal(const Lines& lines) {
@@ -141,12 +137,7 @@ TEST(ConfigText, AFileThatIsNotThere) {
 // --- --set
 
 std::string set_refusal(ConfigText config, const std::string& assignment) {
-  try {
-    set_value(config, assignment);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "it was taken";
+  return trireme::refusal([&] { set_value(config, assignment); });
 }
 
 TEST(SetValue, ByKeyByNameAndByLine) {

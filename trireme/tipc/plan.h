@@ -41,14 +41,14 @@ struct Step {
                       ///< (with _2 and so on where only the hosts differ)
   std::string name;   ///< within the group: "train", "infer cpu_threads_2_batchsize_1"
   Words command;
-  std::vector<std::pair<std::string, std::string>> environment;
-  std::filesystem::path log;
-  int node = 0;                                 ///< this machine's place in the list of its combination
-  std::optional<size_t> after;                  ///< the step whose result it needs
-  std::string skip;                             ///< why it is not run; empty: it is
-  std::optional<Weights> weights;               ///< a training's: it makes them; else the command names them
-  std::vector<std::filesystem::path> outdated;  ///< what an earlier run left and this step makes anew
-  std::optional<Measured> measured;
+  std::vector<std::pair<std::string, std::string>> environment = {};
+  std::filesystem::path log = {};
+  int node = 0;                                      ///< this machine's place in the list of its combination
+  std::optional<size_t> after = {};                  ///< the step whose result it needs
+  std::string skip = {};                             ///< why it is not run; empty: it is
+  std::optional<Weights> weights = {};               ///< a training's: it makes them; else the command names them
+  std::vector<std::filesystem::path> outdated = {};  ///< what an earlier run left and this step makes again
+  std::optional<Measured> measured = {};
 };
 
 /// The command as one would type it.

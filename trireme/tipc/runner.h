@@ -30,9 +30,9 @@ struct Result {
     not_run,  // the chain was stopped before
   };
   Kind kind = Kind::not_run;
-  std::string reason;  ///< of all but passed: "exit 7", "trainer 0 saves"
+  std::string reason = {};  ///< of all but passed: "exit 7", "trainer 0 saves"
   double seconds = 0;
-  std::vector<std::string> last_lines;  ///< of a failed step
+  std::vector<std::string> last_lines = {};  ///< of a failed step
 };
 
 struct RunOptions {

@@ -36,7 +36,7 @@ struct BadLoss {
 };
 
 struct Measured {
-  Results results;  ///< the same on every rank
+  Results results = {};  ///< the same on every rank
   std::optional<BadLoss> bad;
 };
 
@@ -48,8 +48,8 @@ struct MeterOptions {
 class Meter {
  public:
   struct Batch {
-    std::vector<torch::Tensor> losses;  ///< one element each; empty: none are measured
-    std::vector<torch::Tensor> sums;    ///< one for each metric; empty: none are measured
+    std::vector<torch::Tensor> losses = {};  ///< one element each; empty: none are measured
+    std::vector<torch::Tensor> sums = {};    ///< one for each metric; empty: none are measured
     int64_t rows = 0;
     int64_t step = 0;
     int64_t slot = 0;

@@ -26,11 +26,11 @@ struct Run : train::Place {
   bool has_eval = false;   ///< evaluations come with this fit
   int64_t log_freq = 10;
   int verbose = 2;
-  std::filesystem::path save_dir;  ///< empty: nothing is saved
+  std::filesystem::path save_dir = {};  ///< empty: nothing is saved
 
   /// Over all ranks, and the same on all of them. In training: the averages of the epoch so far, as at the last logged
   /// step. In an evaluation: complete in on_eval_end(), empty before.
-  Results logs;
+  Results logs = {};
   bool logged = false;        ///< this step is one of every log_freq, or the epoch's last: `logs` is fresh
   double reader_seconds = 0;  ///< spent waiting for batches, since the epoch began
   double batch_seconds = 0;   ///< spent on everything else

@@ -9,7 +9,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -48,7 +48,7 @@ std::string describe(int device) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm
 
-extern "C" __attribute__((visibility("default"))) const trireme::CudaPlugin trireme_cuda_plugin = {
-    trireme::kCudaPluginVersion, trireme::make_nccl, trireme::identity, trireme::describe};
+extern "C" __attribute__((visibility("default"))) const trireme::comm::CudaPlugin trireme_cuda_plugin = {
+    trireme::comm::kCudaPluginVersion, trireme::comm::make_nccl, trireme::comm::identity, trireme::comm::describe};

@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-namespace trireme {
+namespace trireme::comm {
 
 struct CudaPlugin {
   int version;  ///< kCudaPluginVersion of the library it was built with
@@ -19,4 +19,4 @@ struct CudaPlugin {
 inline constexpr int kCudaPluginVersion = 1;
 inline constexpr const char* kCudaPluginSymbol = "trireme_cuda_plugin";
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -12,7 +12,7 @@
 #include "trireme/comm/dtype.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -227,4 +227,4 @@ std::unique_ptr<Engine> make_gloo_engine(const std::shared_ptr<Store>& store, co
   return std::make_unique<GlooEngine>(store, options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

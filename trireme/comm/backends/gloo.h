@@ -10,7 +10,7 @@
 #include "trireme/comm/engine/engine.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct GlooOptions {
   std::string prefix;  ///< of the keys in the store, new for every group
@@ -30,4 +30,4 @@ std::optional<std::string> why_no_gloo();
 /// The interface or address that Gloo will use, as users may check it: "interface eth1 (GLOO_SOCKET_IFNAME)".
 std::string describe_gloo_interface(const std::string& address);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -12,7 +12,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr Millis kCulpritPatience{2000};
@@ -220,4 +220,4 @@ std::string describe_gloo_interface(const std::string& address) {
   return address.empty() ? "the address of the host name" : fmt::format("address {}", address);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -14,7 +14,7 @@
 #include "trireme/comm/backends/gloo.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 class GlooConnection {
  public:
@@ -69,4 +69,4 @@ class GlooConnection {
   AbortNotice notice_;                 // the last: its thread uses all the others
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

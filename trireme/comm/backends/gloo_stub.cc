@@ -2,7 +2,7 @@
 #include "trireme/comm/backends/gloo.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 std::unique_ptr<Engine> make_gloo_engine(const std::shared_ptr<Store>&, const GlooOptions&) {
   throw UsageError("no gloo backend: {}", *why_no_gloo());
@@ -16,4 +16,4 @@ std::string describe_gloo_interface(const std::string&) {
   return "none";
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

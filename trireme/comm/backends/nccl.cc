@@ -9,7 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/plugin.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 struct Loaded {
@@ -76,4 +76,4 @@ std::string describe_gpu(int device) {
   return plugin().describe(device);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -11,7 +11,7 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/store/store.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct NcclOptions {
   std::shared_ptr<Store> store;
@@ -32,4 +32,4 @@ std::string gpu_identity(int device);
 /// "NVIDIA H200, compute capability 9.0, driver 13.0, runtime 13.0, cuDNN 9.19.0, NCCL 2.28.9"
 std::string describe_gpu(int device);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -2,7 +2,7 @@
 
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 std::string encode(const Blame& blame) {
   return fmt::format("{} {}", blame.rank.value_or(-1), blame.reason);
@@ -16,4 +16,4 @@ Blame decode_blame(std::string_view text) {
           .reason = std::string(text.substr(space + 1))};
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -10,7 +10,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct Blame {
   std::optional<int> rank{};  ///< by its number in the group; nothing when it is not known
@@ -28,4 +28,4 @@ std::string encode(const Blame& blame);
 /// A text that is not from encode() is a reason without a rank.
 Blame decode_blame(std::string_view text);
 
-}  // namespace trireme
+}  // namespace trireme::comm

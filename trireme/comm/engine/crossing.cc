@@ -6,7 +6,7 @@
 
 #include "trireme/comm/engine/shm/half.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 template <typename T>
@@ -82,4 +82,4 @@ void Crossing::end(const std::byte* result, std::byte* data, size_t elements) co
   if (divides_) divide(data, elements, stored_, ranks_);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

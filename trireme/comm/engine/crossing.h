@@ -19,7 +19,7 @@
 #include "trireme/comm/engine/dtype.h"
 #include "trireme/comm/engine/topology.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 class Crossing {
  public:
@@ -50,4 +50,4 @@ void divide(std::byte* data, size_t elements, DType dtype, float divisor);
 void widen(DType dtype, const std::byte* from, size_t elements, float* to);
 void narrow(DType dtype, const float* from, size_t elements, std::byte* to);
 
-}  // namespace trireme
+}  // namespace trireme::comm

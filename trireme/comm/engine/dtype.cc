@@ -4,7 +4,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 struct Properties {
@@ -48,4 +48,4 @@ void check_reducible(DType dtype, ReduceOp op) {
                      to_string(dtype));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

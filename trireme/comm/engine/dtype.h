@@ -9,7 +9,7 @@
 
 #include "trireme/comm/engine/reduce_op.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 enum class DType : uint8_t { f32, f64, f16, bf16, i8, u8, i16, i32, i64, boolean };
 
@@ -27,4 +27,4 @@ const char* to_string(ReduceOp op);
 /// and 1 with sum and max as "or", prod and min as "and".
 void check_reducible(DType dtype, ReduceOp op);
 
-}  // namespace trireme
+}  // namespace trireme::comm

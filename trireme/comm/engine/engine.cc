@@ -4,7 +4,7 @@
 
 #include "trireme/core/clock.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr size_t kMaxReason = 1000;  // bytes; a reason travels through small buffers
@@ -232,4 +232,4 @@ void Engine::recv(void* data, size_t elements, DType dtype, int from) {
   guard(call, [&] { do_recv(call, data); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

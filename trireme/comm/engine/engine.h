@@ -39,7 +39,7 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// This rank's place in a group, and how to speak of the group.
 struct Member {
@@ -106,7 +106,7 @@ class Engine {
  protected:
   const RankNames& names() const { return member_.names; }
   /// The number of a rank in messages.
-  int called(int rank) const { return trireme::called(member_.names, rank); }
+  int called(int rank) const { return comm::called(member_.names, rank); }
 
  private:
   // The arguments are checked; `call` holds type, operation, root, size and sequence number. Throw error_of(Blame) or
@@ -151,4 +151,4 @@ class Engine {
   std::optional<PeerError> failure_ TRIREME_GUARDED_BY(mutex_);  // the first
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

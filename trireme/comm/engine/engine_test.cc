@@ -10,7 +10,7 @@
 #include "trireme/comm/engine/test_engine_ops.h"
 #include "trireme/comm/engine/test_thread_engine.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using shm::testing::in_threads;
@@ -215,4 +215,4 @@ TEST(ReportedWaitsAlone, NothingIsReportedWhileAllIsWell) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -28,7 +28,7 @@
 #include "trireme/comm/engine/topology.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr size_t kLong = size_t{64} << 10;  // from here on an all_reduce of this many bytes is split over the places
@@ -256,4 +256,4 @@ std::unique_ptr<Engine> make_hierarchical_engine(Member member, Hierarchy engine
   return std::make_unique<HierarchicalEngine>(std::move(member), std::move(engines));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

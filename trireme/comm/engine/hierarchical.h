@@ -19,18 +19,18 @@
 
 #include "trireme/comm/engine/engine.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// The engines a hierarchy is made of, all named from one rank's point of view. Each must call its ranks as the whole
 /// group counts them (Member::names). `inner` and `across` may be null where they would have one member.
 struct Hierarchy {
-  std::vector<int> host_of;        ///< the host of each rank, counted from 0 in order of first appearance
-  std::unique_ptr<Engine> inner;   ///< the ranks of this host, in rank order
-  std::unique_ptr<Engine> across;  ///< the ranks with this rank's place inside their hosts, in host order
-  std::unique_ptr<Engine> flat;    ///< all ranks, over the network
+  std::vector<int> host_of;             ///< the host of each rank, counted from 0 in order of first appearance
+  std::unique_ptr<Engine> inner = {};   ///< the ranks of this host, in rank order
+  std::unique_ptr<Engine> across = {};  ///< the ranks with this rank's place inside their hosts, in host order
+  std::unique_ptr<Engine> flat = {};    ///< all ranks, over the network
 };
 
 /// UsageError when the engines do not fit the member and host_of.
 std::unique_ptr<Engine> make_hierarchical_engine(Member member, Hierarchy engines);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -13,7 +13,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Spread, Hierarchical,
 TEST(HierarchicalOverShm, EveryOperation) {
   for (const std::vector<int>& host_of : {std::vector{0, 0, 1, 1}, std::vector{0, 1, 0, 1}, std::vector{0, 0, 0, 1}}) {
     const Topology topology(host_of);
-    const auto store = std::make_shared<MemoryStore>();
+    const auto store = std::make_shared<store::MemoryStore>();
     const auto part = [&](const std::string& name, const std::vector<int>& members, int rank) {
       const auto place = std::find(members.begin(), members.end(), rank) - members.begin();
       const RankInfo me{static_cast<int>(place), static_cast<int>(members.size())};
@@ -244,4 +244,4 @@ TEST(HierarchicalFailure, PartsThatDoNotFitAreNamed) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include "trireme/comm/engine/local.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 Part make_part(const char* what, std::unique_ptr<Engine> engine, std::string where, std::vector<int> members, int me) {
@@ -90,4 +90,4 @@ void PartOrder::unpack(const std::byte* from, Counts counts, DType dtype, std::b
                 [&](size_t at, size_t packed, size_t size) { std::memcpy(to + at, from + packed, size); });
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

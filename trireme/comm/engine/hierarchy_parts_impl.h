@@ -11,7 +11,7 @@
 #include "trireme/comm/engine/hierarchical.h"
 #include "trireme/comm/engine/topology.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Room for elements, without filling it first.
 class Buffer {
@@ -75,4 +75,4 @@ class PartOrder {
   const int host_;
 };
 
-}  // namespace trireme
+}  // namespace trireme::comm

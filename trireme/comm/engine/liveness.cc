@@ -11,7 +11,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 constexpr int kQueue = 4096;
@@ -152,4 +152,4 @@ Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline) noexcept 
   return {};
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

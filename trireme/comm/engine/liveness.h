@@ -27,7 +27,7 @@
 #include "trireme/core/fd.h"
 #include "trireme/core/net.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 class Beacon {
  public:
@@ -62,4 +62,4 @@ Blame blame(std::span<const Suspect> suspects, Deadline deadline = Deadline::in(
 /// The same without those that are only unreachable: they may answer later.
 Blame blame_dead(std::span<const Suspect> suspects, Deadline deadline = Deadline::in(std::chrono::seconds(1))) noexcept;
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -152,4 +152,4 @@ TEST(Blame, WithoutDescriptorsBlamesNobody) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 class LocalEngine final : public Engine {
@@ -50,4 +50,4 @@ std::unique_ptr<Engine> make_local_engine(std::string group) {
   return std::make_unique<LocalEngine>(Member{.me = {0, 1}, .group = std::move(group)});
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

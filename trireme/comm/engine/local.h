@@ -7,8 +7,8 @@
 
 #include "trireme/comm/engine/engine.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 std::unique_ptr<Engine> make_local_engine(std::string group = "");
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -4,7 +4,7 @@
 
 #include "trireme/comm/engine/test_engine_ops.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using testing::Player;
@@ -54,4 +54,4 @@ TEST(LocalEngine, AbortEndsIt) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

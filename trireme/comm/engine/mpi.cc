@@ -4,7 +4,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/plugin.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 struct Loaded {
@@ -43,4 +43,4 @@ std::unique_ptr<Engine> make_mpi_engine(const MpiOptions& options) {
   return loaded().plugin->make_engine(options);
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

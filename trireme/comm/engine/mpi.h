@@ -26,7 +26,7 @@
 #include "trireme/comm/engine/engine.h"
 #include "trireme/core/clock.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct MpiOptions {
   std::string group{};                                    ///< its name, for PeerError::group()
@@ -43,4 +43,4 @@ std::optional<std::string> why_no_mpi();
 /// in time.
 std::unique_ptr<Engine> make_mpi_engine(const MpiOptions& options);
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -8,7 +8,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using ::testing::AllOf;
@@ -27,4 +27,4 @@ TEST(MpiAbsence, HasAReasonThatNamesTheFile) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 std::string parts(const Operation& operation) {
@@ -49,13 +49,13 @@ std::string message_mismatch(const Operation& sent, const Operation& expected, i
 
 }  // namespace
 
-Dims::Dims(size_t size) : elements(size), digest(trireme::digest({&elements, 1})), shown{size} {}
+Dims::Dims(size_t size) : elements(size), digest(comm::digest({&elements, 1})), shown{size} {}
 
 Dims::Dims(std::span<const int64_t> sizes) : Dims(size_t{1}) {
   if (sizes.empty()) return;
   const std::vector<uint64_t> all(sizes.begin(), sizes.end());
   for (const uint64_t size : all) elements *= size;
-  digest = trireme::digest(all);
+  digest = comm::digest(all);
   count = all.size();
   std::copy_n(all.begin(), std::min(all.size(), kShown), shown);
 }
@@ -121,4 +121,4 @@ uint64_t digest(std::span<const uint64_t> sizes) {
   return hash;
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

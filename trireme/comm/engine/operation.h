@@ -14,7 +14,7 @@
 #include "trireme/comm/engine/dtype.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 /// Ranks do not agree on what they do. All ranks that find it get the same text, with both sides.
 class Disagreement : public UsageError {
@@ -89,4 +89,4 @@ size_t total(std::span<const size_t> counts);
 /// The same number for the same list.
 uint64_t digest(std::span<const uint64_t> sizes);
 
-}  // namespace trireme
+}  // namespace trireme::comm

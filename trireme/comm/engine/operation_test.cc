@@ -8,7 +8,7 @@
 #include "trireme/comm/engine/shm/exchange.h"
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using ::testing::HasSubstr;
@@ -128,4 +128,4 @@ TEST(DTypes, AverageNeedsAFloatingType) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -16,7 +16,7 @@
 #include "trireme/comm/engine/engine.h"
 #include "trireme/comm/engine/shm/test_ranks.h"
 
-namespace trireme::testing {
+namespace trireme::comm::testing {
 
 using shm::testing::Bytes;
 using shm::testing::random_values;
@@ -277,4 +277,4 @@ class Player {
   const size_t ranks_;
 };
 
-}  // namespace trireme::testing
+}  // namespace trireme::comm::testing

@@ -20,7 +20,7 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/error.h"
 
-namespace trireme::testing {
+namespace trireme::comm::testing {
 
 /// What a rank shows to the others during one collective.
 struct Shown {
@@ -193,4 +193,4 @@ inline std::unique_ptr<Engine> ThreadGroup::engine(int rank) {
   return std::make_unique<ThreadEngine>(shared_from_this(), rank);
 }
 
-}  // namespace trireme::testing
+}  // namespace trireme::comm::testing

@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 Topology::Topology(std::vector<int> host_of) : host_of_(std::move(host_of)) {
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -43,4 +43,4 @@ std::string name_ranks(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-}  // namespace trireme
+}  // namespace trireme::comm

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace trireme {
+namespace trireme::comm {
 
 class Topology {
  public:
@@ -39,4 +39,4 @@ class Topology {
 /// "rank 3" or "ranks 2, 3".
 std::string name_ranks(const std::vector<int>& ranks);
 
-}  // namespace trireme
+}  // namespace trireme::comm

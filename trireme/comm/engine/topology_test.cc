@@ -4,7 +4,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using Ranks = std::vector<int>;
@@ -41,4 +41,4 @@ TEST(Topology, NamesRanks) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

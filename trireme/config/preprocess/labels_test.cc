@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::preprocess {
 namespace {
@@ -12,12 +12,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 std::string refused_labels(std::string_view text) {
-  try {
-    parse_labels(text, "ids.txt");
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal([&] { parse_labels(text, "ids.txt"); });
 }
 
 TEST(Labels, GoByTheirNumbers) {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/config/document.h"
-#include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::preprocess {
 namespace {
@@ -16,14 +16,11 @@ std::vector<image::Operator> operators(const std::string& text) {
   return make_operators(config::read_named_list(list), list);
 }
 
-std::string refusal(const std::string& text) {
-  try {
+std::string refused_transforms(const std::string& text) {
+  return refusal([&] {
     const config::Node list = config::parse_document(text, "f.yaml").at("ops");
     make_transforms(config::read_named_list(list), list);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(MakeTransforms, ReadsTheKeysOfPaddleClas) {
@@ -51,15 +48,16 @@ ops:
 }
 
 TEST(MakeTransforms, RefusesWithThePlace) {
-  EXPECT_THAT(refusal("ops:\n  - DecodeImage:\n  - RandCropImag: {size: 3}\n"),
+  EXPECT_THAT(refused_transforms("ops:\n  - DecodeImage:\n  - RandCropImag: {size: 3}\n"),
               testing::AllOf(HasSubstr("f.yaml:3"), HasSubstr("did you mean 'RandCropImage'")));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3, interpolation: bicubicc}\n"),
+  EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {size: 3, interpolation: bicubicc}\n"),
               testing::AllOf(HasSubstr("f.yaml:2"), HasSubstr("'bicubicc' is not known"), HasSubstr("'bicubic'")));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3, backend: opencv}\n"), HasSubstr("expected cv2, pil"));
-  EXPECT_THAT(refusal("ops:\n  - RandomErasing: {mode: noise}\n"), HasSubstr("expected const, rand, pixel"));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {scale: [1, 2]}\n"), HasSubstr("size"));
-  EXPECT_THAT(refusal("ops:\n  - NormalizeImage: {mean: [1, 2]}\n"), HasSubstr("expected 3 numbers, got 2"));
-  EXPECT_THAT(refusal("ops:\n  - RandCropImage: {size: 3}\n"), HasSubstr("no NormalizeImage"));
+  EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {size: 3, backend: opencv}\n"),
+              HasSubstr("expected cv2, pil"));
+  EXPECT_THAT(refused_transforms("ops:\n  - RandomErasing: {mode: noise}\n"), HasSubstr("expected const, rand, pixel"));
+  EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {scale: [1, 2]}\n"), HasSubstr("size"));
+  EXPECT_THAT(refused_transforms("ops:\n  - NormalizeImage: {mean: [1, 2]}\n"), HasSubstr("expected 3 numbers, got 2"));
+  EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {size: 3}\n"), HasSubstr("no NormalizeImage"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "trireme/core/test_support.h"
 #include "trireme/data/image/jpeg.h"
 #include "trireme/data/image/orient.h"
 #include "trireme/data/image/random.h"
@@ -18,12 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string message_of(const std::string& bytes, const DecodeOptions& options = {}) {
-  try {
-    decode(bytes, options);
-  } catch (const ImageError& error) {
-    return error.what();
-  }
-  return "no error";
+  return trireme::refusal<ImageError>([&] { decode(bytes, options); });
 }
 
 /// The largest difference of two pictures of one size.
@@ -109,10 +105,10 @@ TEST(DecodeJpeg, CutAnywhereIsAnError) {
   for (const bool progressive : {false, true}) {
     const std::string bytes = jpeg_of(noise(64, 48), {.progressive = progressive});
     for (size_t length = 1; length < bytes.size(); length += length < 40 ? 1 : 97)
-      EXPECT_NE(message_of(bytes.substr(0, length)), "no error") << length;
-    EXPECT_NE(message_of(bytes.substr(0, bytes.size() - 1)), "no error");
-    EXPECT_NE(message_of(bytes.substr(0, bytes.size() - 2)), "no error");
-    EXPECT_EQ(message_of(bytes), "no error");
+      EXPECT_NE(message_of(bytes.substr(0, length)), "nothing was thrown") << length;
+    EXPECT_NE(message_of(bytes.substr(0, bytes.size() - 1)), "nothing was thrown");
+    EXPECT_NE(message_of(bytes.substr(0, bytes.size() - 2)), "nothing was thrown");
+    EXPECT_EQ(message_of(bytes), "nothing was thrown");
   }
 }
 
@@ -127,8 +123,8 @@ TEST(DecodeJpeg, StrayBytesBeforeTheEndPassInSilence) {
   std::string bytes = jpeg_of(waves(64, 48));
   bytes.insert(bytes.size() - 2, 5, '\0');
   testing::internal::CaptureStderr();
-  EXPECT_EQ(message_of(bytes), "no error");
-  EXPECT_NE(message_of(bytes.substr(0, 300)), "no error");
+  EXPECT_EQ(message_of(bytes), "nothing was thrown");
+  EXPECT_NE(message_of(bytes.substr(0, 300)), "nothing was thrown");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -145,7 +141,7 @@ TEST(DecodeJpeg, TooManyScansAreRefused) {
   std::string many;
   for (int i = 0; i < 700; ++i) many += last;
   bytes.insert(bytes.size() - 2, many);
-  EXPECT_NE(message_of(bytes), "no error");
+  EXPECT_NE(message_of(bytes), "nothing was thrown");
 }
 
 TEST(DecodeJpeg, APartEqualsTheWhole) {
@@ -228,14 +224,14 @@ TEST(DecodePng, AWrongChecksumIsAnError) {
   for (size_t i = 12; i < bytes.size() - 12; i += 13) {
     std::string wrong = bytes;
     wrong[i] = static_cast<char>(wrong[i] ^ 0x10);
-    EXPECT_NE(message_of(wrong), "no error") << i;
+    EXPECT_NE(message_of(wrong), "nothing was thrown") << i;
   }
 }
 
 TEST(DecodePng, CutAnywhereIsAnError) {
   const std::string bytes = png_of(noise(20, 20));
   for (size_t length = 1; length < bytes.size(); length += 11)
-    EXPECT_NE(message_of(bytes.substr(0, length)), "no error") << length;
+    EXPECT_NE(message_of(bytes.substr(0, length)), "nothing was thrown") << length;
   EXPECT_THAT(message_of(bytes.substr(0, 200)), HasSubstr("damaged PNG"));
 }
 
@@ -254,7 +250,7 @@ TEST(Decode, MorePixelsThanTheLimitAreRefusedByTheHeader) {
   EXPECT_THAT(message_of(png_of(waves(10, 10)), small),
               HasSubstr("10x10 pixels: more than the limit of 99; make it smaller"));
   EXPECT_THROW(read_size(jpeg_of(waves(10, 10)), small), ImageError);
-  EXPECT_EQ(message_of(png_of(waves(9, 11)), small), "no error");
+  EXPECT_EQ(message_of(png_of(waves(9, 11)), small), "nothing was thrown");
 
   std::string bomb = jpeg_of(waves(16, 16), {.progressive = true});
   const size_t frame = bomb.find("\xff\xc2");

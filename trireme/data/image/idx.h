@@ -17,8 +17,8 @@
 namespace trireme::data {
 
 struct IdxArray {
-  std::vector<int64_t> shape;
-  std::string content;  ///< the file's, header included
+  std::vector<int64_t> shape = {};
+  std::string content = {};  ///< the file's, header included
   size_t header_bytes = 0;
 
   std::span<const uint8_t> elements() const {

@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::data {
 namespace {
@@ -35,18 +36,8 @@ std::string gzip(const std::string& content) {
   return read_file(path).value();
 }
 
-template <typename Exception = UsageError, typename Action>
-std::string message_of(Action action) {
-  try {
-    action();
-  } catch (const Exception& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 std::string refusal(const std::string& content) {
-  return message_of([&] { parse_idx(content, "file"); });
+  return trireme::refusal([&] { parse_idx(content, "file"); });
 }
 
 class IdxFiles : public ::testing::Test {
@@ -59,7 +50,7 @@ class IdxFiles : public ::testing::Test {
   std::string refusal_of(const std::string& images, const std::string& labels, int classes = 10) {
     const auto image_path = write("images", images);
     const auto label_path = write("labels", labels);
-    return message_of([&] { read_labelled_images(image_path, label_path, classes); });
+    return trireme::refusal([&] { read_labelled_images(image_path, label_path, classes); });
   }
 
   const std::string images_ = idx({3, 2, 2}, "aaaabbbbcccc");
@@ -110,7 +101,7 @@ TEST_F(IdxFiles, DamagedCompression) {
   const std::string good = gzip(content);
   const auto read = [&](const std::string& bytes) {
     const auto path = write("x.gz", bytes);
-    return message_of([&] { read_plain_or_gzip(path, 1 << 20); });
+    return trireme::refusal([&] { read_plain_or_gzip(path, 1 << 20); });
   };
   EXPECT_THAT(read(good.substr(0, good.size() / 2)), AllOf(HasSubstr("x.gz"), HasSubstr("damaged or cut off")));
   std::string flipped = good;
@@ -120,14 +111,15 @@ TEST_F(IdxFiles, DamagedCompression) {
 
 TEST_F(IdxFiles, ASmallFileThatUnpacksToALargeOne) {
   const auto path = write("bomb.gz", gzip(std::string(3 << 20, '\0')));
-  EXPECT_THAT(message_of([&] { read_plain_or_gzip(path, 1 << 20); }),
+  EXPECT_THAT(trireme::refusal([&] { read_plain_or_gzip(path, 1 << 20); }),
               HasSubstr("bomb.gz: its content is larger than 1048576 bytes"));
   EXPECT_EQ(read_plain_or_gzip(path, 3 << 20).size(), 3u << 20);
 }
 
 TEST_F(IdxFiles, MissingFilesAndFolders) {
-  EXPECT_THAT(message_of<SystemError>([&] { read_idx(folder_.path() / "none"); }), HasSubstr("none: No such file"));
-  EXPECT_THAT(message_of<SystemError>([&] { read_idx(folder_.path()); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(trireme::refusal<SystemError>([&] { read_idx(folder_.path() / "none"); }),
+              HasSubstr("none: No such file"));
+  EXPECT_THAT(trireme::refusal<SystemError>([&] { read_idx(folder_.path()); }), HasSubstr("Is a directory"));
 }
 
 TEST_F(IdxFiles, ImagesWithTheirLabels) {

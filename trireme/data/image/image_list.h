@@ -39,7 +39,7 @@ class ImageList {
   void add(std::string_view path, int32_t label);
   /// Makes room at once for paths of so many bytes together.
   void reserve_paths(size_t path_bytes) { paths_.reserve(path_bytes); }
-  /// Numbers the labels anew, without gaps, in their order.
+  /// Renumbers the labels, without gaps, in their order.
   void relabel();
   void set_class_names(std::vector<std::string> names) { class_names_ = std::move(names); }
 
@@ -54,12 +54,12 @@ struct ImageListOptions {
   std::string delimiter = " ";  ///< between path and label. The last one counts, so a path may contain it
   int64_t class_num = 0;        ///< labels must be below; 0: any
   bool labels_required = true;  ///< false: a line may be a path alone, which is then kUnlabelled
-  bool relabel = false;         ///< number the labels anew, without gaps, in their order; class_num is for the new ones
+  bool relabel = false;         ///< renumber the labels, without gaps, in their order; class_num is for the new ones
 };
 
 /// Blank lines and a carriage return at the end of a line are skipped. Throws UsageError, with file and line, for a
-/// label that is missing, no number or out of range, and for a list without a picture; SystemError when the file cannot
-/// be read. Whether the pictures exist is not looked at.
+/// label that is missing, not a number or out of range, and for a list without a picture; SystemError when the file
+/// cannot be read. Whether the pictures exist is not looked at.
 ImageList read_image_list(const std::filesystem::path& file, const ImageListOptions& options = {});
 
 /// Classes are the sub-folders in the order of their names, pictures all files below them that end in .jpg, .jpeg or

@@ -6,6 +6,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::data {
 namespace {
@@ -20,12 +21,7 @@ class ImageListFile : public ::testing::Test {
     return read_image_list(file_, options);
   }
   std::string refusal(const std::string& text, const ImageListOptions& options = {}) {
-    try {
-      read(text, options);
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return trireme::refusal([&] { read(text, options); });
   }
   std::string at(int line) const { return file_.string() + ":" + std::to_string(line) + ": "; }
 
@@ -97,7 +93,7 @@ TEST_F(ImageListFile, LabelsMayBeLeftOut) {
   EXPECT_EQ(read("a.jpg\n", {.labels_required = false}).class_num(), 0);
 }
 
-TEST_F(ImageListFile, LabelsMayBeNumberedAnew) {
+TEST_F(ImageListFile, LabelsMayBeRenumbered) {
   const ImageListOptions relabel{.class_num = 3, .relabel = true};
   EXPECT_THAT(read("a 900\nb 7\nc 900\nd 12\n", relabel).labels(), ElementsAre(2, 0, 2, 1));
   EXPECT_THAT(refusal("a 9\nb 7\nc 8\nd 12\n", relabel), HasSubstr("the label is 3, but with class_num 3"));
@@ -124,12 +120,7 @@ class ImageFolder : public ::testing::Test {
     write_file_atomically(file, "", {.durable = false});
   }
   std::string refusal(const std::filesystem::path& folder) {
-    try {
-      read_image_folder(folder);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return trireme::refusal<Error>([&] { read_image_folder(folder); });
   }
   TempDir folder_;
 };

@@ -16,7 +16,7 @@ namespace trireme::image {
 namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
-constexpr unsigned kLongestMarker = 0xFFFF;
+constexpr unsigned kMaxMarkerBytes = 0xFFFF;
 // Every scan of a progressive file is a pass over the whole picture, and costs the attacker some ten bytes.
 constexpr int kMaxScans = 500;
 
@@ -151,10 +151,10 @@ JpegReader::JpegReader(std::span<const char> bytes, const DecodeOptions& options
   State& state = *state_;
   state.guarded([&] {
     jpeg_mem_src(&state.jpeg, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-    jpeg_save_markers(&state.jpeg, kExifMarker, kLongestMarker);
+    jpeg_save_markers(&state.jpeg, kExifMarker, kMaxMarkerBytes);
     jpeg_read_header(&state.jpeg, TRUE);
   });
-  state.find_orientation();  // libjpeg forgets it with the last row
+  state.find_orientation();  // libjpeg drops the markers after the last row
   const int64_t pixels = int64_t{state.jpeg.image_width} * state.jpeg.image_height;
   if (pixels > options.max_pixels)
     throw ImageError("JPEG of {}x{} pixels: more than the limit of {}; make it smaller", state.jpeg.image_width,

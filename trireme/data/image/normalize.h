@@ -33,7 +33,7 @@ enum class ErasePixels {
 };
 
 /// Overwrites one rectangle of the normalised picture (arXiv 1708.04896), with probability EPSILON. Its share of the
-/// area is uniform in [sl, sh], its shape h/w uniform in [r1, 1/r1], or its logarithm so.
+/// area is uniform in [sl, sh], its shape h/w (or the logarithm of it) uniform in [r1, 1/r1].
 struct RandomErasing {
   double EPSILON = 0.5;
   double sl = 0.02;

@@ -7,10 +7,10 @@
 namespace trireme::image {
 
 struct ResizedPart {
-  Region part;    ///< of the picture, which is to be resized
-  Size size;      ///< to that
-  Region window;  ///< of which only this is wanted
-  ResizeMethod method;
+  Region part;         ///< of the picture, which is to be resized
+  Size size;           ///< to that
+  Region window = {};  ///< of which only this is wanted
+  ResizeMethod method = {};
   bool scaled = false;    ///< may be decoded at a fraction when the part shrinks to less than half
   bool mirrored = false;  ///< left and right change places, at no cost
 };

@@ -17,7 +17,7 @@ void posterize(Image& image, int bits);                     ///< keeps the upper
 void solarize(Image& image, double threshold);              ///< inverts what is at or above
 void solarize_add(Image& image, int add, int below = 128);  ///< adds to what is below
 
-/// Away from or towards a weaker version: 0 gives that, 1 the image itself, more overdoes it.
+/// Blends with a weaker version: 0 gives that version, 1 the image itself, more than 1 exaggerates.
 void enhance_color(Image& image, double factor);       ///< from grey
 void enhance_contrast(Image& image, double factor);    ///< from the mean brightness
 void enhance_brightness(Image& image, double factor);  ///< from black

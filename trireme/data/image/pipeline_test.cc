@@ -6,6 +6,7 @@
 #include <cmath>
 #include <thread>
 
+#include "trireme/core/test_support.h"
 #include "trireme/data/image/partial.h"
 #include "trireme/data/image/test_images.h"
 
@@ -162,12 +163,7 @@ TEST(Transforms, BlueFirstWhenAsked) {
 }
 
 std::string refusal(std::vector<Operator> operators) {
-  try {
-    const Transforms transforms(std::move(operators));
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "none";
+  return trireme::refusal([&] { const Transforms transforms(std::move(operators)); });
 }
 
 TEST(Transforms, RefusesWhatCannotBe) {

@@ -8,7 +8,7 @@
 namespace trireme::image {
 namespace {
 
-constexpr size_t kLongestChunk = 64u << 20;  // texts and profiles, of which we use none
+constexpr size_t kMaxChunkBytes = 64u << 20;  // texts and colour profiles, which we do not use
 
 struct Free {
   void operator()(spng_ctx* context) const { spng_ctx_free(context); }
@@ -23,7 +23,7 @@ Context open(std::span<const char> bytes) {
   Context context(spng_ctx_new(0));
   if (!context) throw std::bad_alloc();
   expect(spng_set_crc_action(context.get(), SPNG_CRC_ERROR, SPNG_CRC_ERROR));
-  expect(spng_set_chunk_limits(context.get(), kLongestChunk, kLongestChunk));
+  expect(spng_set_chunk_limits(context.get(), kMaxChunkBytes, kMaxChunkBytes));
   expect(spng_set_png_buffer(context.get(), bytes.data(), bytes.size()));
   return context;
 }

@@ -5,7 +5,7 @@
 //   if (random.chance(0.5)) flip(image);
 //
 // Guarantees: the whole numbers, uniform() and chance() are the same on every machine; normal() and beta() use the
-// logarithm of the C library and may differ in the last digit. One thread at a time; copies go their own ways.
+// logarithm of the C library and may differ in the last digit. One thread at a time; copies are independent.
 #pragma once
 
 #include <cstdint>

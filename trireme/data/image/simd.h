@@ -15,7 +15,7 @@
 
 namespace trireme::image {
 
-// Four numbers at once, by the vector types that GCC and Clang share. A pixel is one of these; the fourth is of no use.
+// Four numbers at once, by the vector types that GCC and Clang share. A pixel is one of these; the fourth is unused.
 using Float4 = float __attribute__((vector_size(16)));
 using Double4 = double __attribute__((vector_size(32)));
 using Int4 = int32_t __attribute__((vector_size(16)));

@@ -63,8 +63,8 @@ StageOrder first_order(const SamplerOptions& options, int64_t epoch, int64_t ran
   return order;
 }
 
-/// What no rank has seen after a stage, each sample once, in the order it would have come. `seen` learns what the stage
-/// consumed.
+/// What no rank has seen after a stage, each sample once, in the order it would have come. Adds what the stage
+/// consumed to `seen`.
 std::vector<uint32_t> unseen(const StageOrder& order, const Stage& stage, std::vector<bool>& seen) {
   const auto rest_begins = order.samples.begin() + stage.consumed;
   std::for_each(order.samples.begin(), rest_begins, [&](uint32_t sample) { seen[sample] = true; });

@@ -8,7 +8,7 @@
 //
 // An epoch that was interrupted and goes on with another number of ranks has several *stages*. The first stage's order
 // is the epoch's. Each further stage has for its order what the one before has not consumed: every sample that no rank
-// has seen in this epoch, once, in the order it would have come; and padded anew for the new number of ranks. The
+// has seen in this epoch, once, in the order it would have come; and padded again for the new number of ranks. The
 // padding of the stage before is dropped: a repetition in the part that was consumed stays seen, one in the rest is not
 // used. With an unchanged number of ranks no new stage begins, and the rest is what it would have been, padding
 // included.

@@ -8,7 +8,7 @@
 namespace trireme::data {
 namespace {
 
-constexpr int64_t kLargest = 1 << 16;  // its square still fits
+constexpr int64_t kMaxSide = 1 << 16;  // its square still fits
 
 }  // namespace
 
@@ -17,8 +17,8 @@ void check(const MultiScale& options) {
     throw UsageError("multi-scale: divided_factor is {}; it must be 1 or more", options.divided_factor);
   const int64_t smallest = options.is_training ? options.divided_factor : 1;
   for (const int64_t scale : options.scales)
-    if (scale < smallest || scale > kLargest)
-      throw UsageError("multi-scale: an image size is {}; it must be from {} to {}", scale, smallest, kLargest);
+    if (scale < smallest || scale > kMaxSide)
+      throw UsageError("multi-scale: an image size is {}; it must be from {} to {}", scale, smallest, kMaxSide);
 }
 
 std::vector<ScaledBatch> scale_choices(const MultiScale& options, int64_t batch_size) {

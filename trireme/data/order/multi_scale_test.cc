@@ -6,6 +6,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/data/order/sampler.h"
 
 namespace trireme::data {
@@ -96,12 +97,7 @@ TEST(MultiScale, TheRestOfAnEpochIsWhatWouldHaveCome) {
 
 TEST(MultiScale, NonsenseIsNamed) {
   const auto message = [](MultiScale scales) -> std::string {
-    try {
-      DistributedBatchSampler({.samples = 1, .multi_scale = std::move(scales)}, {0, 1});
-    } catch (const UsageError& error) {
-      return error.what();
-    }
-    return "nothing was thrown";
+    return refusal([&] { DistributedBatchSampler({.samples = 1, .multi_scale = std::move(scales)}, {0, 1}); });
   };
   EXPECT_THAT(message({.scales = {224, 31}}), HasSubstr("an image size is 31; it must be from 32 to 65536"));
   EXPECT_THAT(message({.scales = {0}, .is_training = false}), HasSubstr("an image size is 0"));

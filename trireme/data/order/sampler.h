@@ -5,7 +5,7 @@
 //   for (int epoch = 0; epoch < 5; ++epoch)
 //     for (const std::vector<int64_t>& batch : sampler) …
 //
-// Each loop is an epoch of its own, shuffled anew, as in Paddle: no call of set_epoch is needed. A loop left early by
+// Each loop is an epoch, in an order of its own, as in Paddle: no call of set_epoch is needed. A loop left early by
 // break counts as one. load_state() lets the next loop go on within an epoch, also in a world of another size: see
 // epoch_plan.h for what it then yields.
 #pragma once

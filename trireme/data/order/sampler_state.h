@@ -20,7 +20,7 @@ struct SamplerState {
   uint64_t seed = 0;
   int64_t samples = 0;
   int64_t epoch = 0;
-  std::vector<Stage> stages;  ///< of this epoch; empty: nothing consumed yet
+  std::vector<Stage> stages = {};  ///< of this epoch; empty: nothing consumed yet
 
   /// Samples consumed in this epoch by all ranks together, padding included.
   int64_t consumed() const;

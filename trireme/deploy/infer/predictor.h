@@ -40,8 +40,8 @@ struct PredictorOptions {
 /// The best classes of one picture, best first; equal scores in the order of the classes.
 struct Prediction {
   std::vector<int> class_ids;
-  std::vector<float> scores;
-  std::vector<std::string> label_names;  ///< empty when the model has no labels
+  std::vector<float> scores = {};
+  std::vector<std::string> label_names = {};  ///< empty when the model has no labels
   bool operator==(const Prediction&) const = default;
 };
 

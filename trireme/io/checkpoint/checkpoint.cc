@@ -100,8 +100,8 @@ void log_restored(const io::Manifest& manifest, const std::filesystem::path& fol
            manifest.epoch);
   if (manifest.world_size != ranks)
     log_warning(
-        "[checkpoint] {} was saved by {} ranks, now there are {}: the samples left of the epoch are dealt out anew, "
-        "and random numbers (dropout) start anew",
+        "[checkpoint] {} was saved by {} ranks, now there are {}: the rest of the epoch is dealt out again, and "
+        "the random numbers (dropout) are not restored",
         manifest.name, manifest.world_size, ranks);
 }
 

@@ -18,14 +18,14 @@
 //
 // Guarantees. With the same number of ranks a run that was broken off and resumed has the bits of an unbroken one, as
 // far as the program itself repeats its bits: weights, buffers, optimizer, place in the epoch, and the random numbers
-// of every rank go on where they were. With another number of ranks each sample of the epoch is still seen once; random
-// numbers then start anew. What this needs of the sums over ranks:
+// of every rank go on where they were. With another number of ranks each sample of the epoch is still seen once; the
+// random numbers are not restored. What this needs of the sums over ranks:
 //   shm           nothing: each element is summed in rank order, whatever else is in its bucket.
 //   gloo, hierarchical, nccl, mpi   the order of a sum may depend on an element's place in its bucket (not with two
 //                 ranks). The first backward of a process lays out the buckets, in the order in which gradients come:
 //                 so the first backward after the resume must use the same parameters as that of the first start did.
-//                 nccl and mpi also choose their ways by themselves; whether they repeat them is their promise.
-// Not saved: gradients (so save after optimizer.step()), what PowerSGD remembers of lost gradients, and the buffers of
+//                 nccl and mpi also choose their algorithms themselves, and may choose others in another run.
+// Not saved: gradients (so save after optimizer.step()), the error feedback of PowerSGD, and the buffers of
 // ranks other than 0, which DataParallel makes equal unless broadcast_buffers is off.
 //
 // Thread rule: one thread, that of the training.
@@ -70,7 +70,7 @@ struct Restored : Progress {
 
 class Checkpoint {
  public:
-  /// Of all ranks, by init_parallel_env(). UsageError for options that cannot be. The folder is made by the first
+  /// Of all ranks, by init_parallel_env(). UsageError for options out of range. The folder is made by the first
   /// save().
   explicit Checkpoint(std::filesystem::path folder, const CheckpointOptions& options = {});
   /// Of the ranks of this group, or of a World.
@@ -100,12 +100,12 @@ class Checkpoint {
   /// Whether `step` is one of every `every`.
   bool due(int64_t step) const { return options_.every > 0 && step > 0 && step % options_.every == 0; }
 
-  /// Whether any rank has been told to go (SIGTERM, SIGUSR1); the same answer on all ranks, so that all save the same
-  /// step, and true for ever after. Save and end then: `trireme launch` kills after its --grace. Ask once a step and
-  /// keep the answer; it costs one all_reduce of a number. The signals are caught from the first call on, for as long
-  /// as the object lives; before, they end the process as ever.
+  /// Whether any rank has got a signal to stop (SIGTERM, SIGUSR1); the same answer on all ranks, so that all save the
+  /// same step, and true for ever after. Save and end then: `trireme launch` kills after its --grace. Ask once a step
+  /// and keep the answer; it costs one all_reduce of a number. The signals are caught from the first call on, for as
+  /// long as the object lives; before that, they end the process as usual.
   bool preempted();
-  /// The signal by which preempted() was told, on whichever rank; 0: none.
+  /// The signal that made preempted() true, on whichever rank; 0: none.
   int signal() const { return signal_; }
 
   /// Until the last save() is on the disk. Throws what it failed with.

@@ -126,7 +126,7 @@ const typename Map::mapped_type& part(const Map& parts, const std::string& name,
   for (const auto& [key, value] : parts) names.push_back(key);
   throw UsageError(
       "checkpoint {} has no '{}', only {}; nothing was restored. Was it saved by a training with other settings? Go on "
-      "with those, or start '{}' anew by not restoring it",
+      "with those, or leave '{}' out of restore() to start it from scratch",
       manifest.name, name, names.empty() ? "nothing of the kind" : join(names, ", "), name);
 }
 
@@ -146,8 +146,7 @@ void check_all_are_named(const char* kind, const std::vector<Part>& parts, const
   if (wanted.empty() || wanted == saved) return;
   throw UsageError(
       "checkpoint {} has the {}s {}, but the program restores {}; nothing was restored. Name the same ones, or read "
-      "one "
-      "alone with io::load_safetensors(\"{}.NAME.safetensors\")",
+      "one alone with io::load_safetensors(\"{}.NAME.safetensors\")",
       snapshot.manifest.name, kind, saved.empty() ? "without names" : join(saved, ", "), join(wanted, ", "), kind);
 }
 

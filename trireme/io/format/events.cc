@@ -21,7 +21,7 @@ constexpr size_t kBufferBytes = size_t{64} << 10;
 
 // The field numbers below are those of TensorBoard's event.proto, summary.proto and tensor.proto.
 
-// Plain CRCs of data that itself holds CRCs are weak; the format turns and shifts them.
+// Plain CRCs of data that itself holds CRCs are weak; the format rotates them and adds an offset.
 std::string masked_sum(std::string_view bytes) {
   constexpr uint32_t kShift = 0xa282ead8;
   const uint32_t masked = std::rotr(crc32c(bytes), 15) + kShift;

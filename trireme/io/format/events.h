@@ -4,9 +4,9 @@
 //   events.add_scalar("train/loss", 0.31, step);
 //   events.flush();
 //
-// A file is a row of records (length, checksum, protocol buffer, checksum); a killed process loses at most what was not
-// flushed, and a half-written last record is skipped by the reader. All functions may be called from several threads
-// and throw SystemError that names the file when the disk refuses; what was added then is gone, the file stays
+// A file is a sequence of records (length, checksum, protocol buffer, checksum); a killed process loses at most what
+// was not flushed, and a half-written last record is skipped by the reader. All functions may be called from several
+// threads and throw SystemError that names the file when the disk refuses; what was added then is gone, the file stays
 // readable.
 #pragma once
 

@@ -3,7 +3,7 @@
 //   Manifest manifest{.model = "ResNet50", .step = 5000, .epoch = 3, .state = {{"sampler", to_text(sampler.state())}}};
 //   manifest == parse_manifest(to_json(manifest), "manifest.json")
 //
-// The text carries a checksum of itself, so that a damaged number is never believed.
+// The text carries a checksum of itself, so that any damage is detected.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ struct ManifestFile {
 };
 
 struct Manifest {
-  std::string model;      ///< name of the network, as models::create() takes it
-  std::string optimizer;  ///< "Adam"
-  int64_t step = 0;       ///< optimizer steps taken
+  std::string model = {};      ///< name of the network, as models::create() takes it
+  std::string optimizer = {};  ///< "Adam"
+  int64_t step = 0;            ///< optimizer steps taken
   int64_t epoch = 0;
   int64_t world_size = 1;
-  std::string config;                        ///< the training program's configuration, as text
-  std::map<std::string, std::string> state;  ///< anything else, as text: the sampler's, metrics, JSON
+  std::string config = {};                        ///< the training program's configuration, as text
+  std::map<std::string, std::string> state = {};  ///< anything else, as text: the sampler's, metrics, JSON
 
   // Filled in by CheckpointFolder::write().
   std::string name = {};
-  int64_t sequence = 0;  ///< a later checkpoint of the folder has a higher one; clocks are not asked
+  int64_t sequence = 0;  ///< a later checkpoint of the folder has a higher one; clocks are not used
   std::vector<ManifestFile> files = {};
 
   bool operator==(const Manifest&) const = default;

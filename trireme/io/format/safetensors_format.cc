@@ -65,8 +65,8 @@ class HeaderReader {
 
  private:
   bool on_event(int depth, json::parse_event_t event, json& value) {
-    constexpr int kDeepest = 3;  // { tensor: { shape: [ number
-    if (depth > kDeepest) throw UsageError("{}: its header is nested deeper than {} levels", file_, kDeepest);
+    constexpr int kMaxDepth = 3;  // { tensor: { shape: [ number
+    if (depth > kMaxDepth) throw UsageError("{}: its header is nested deeper than {} levels", file_, kMaxDepth);
     if (event == json::parse_event_t::key) on_key(depth, value.get_ref<const std::string&>());
     const bool ends = event == json::parse_event_t::object_end || event == json::parse_event_t::array_end ||
                       event == json::parse_event_t::value;

@@ -23,9 +23,9 @@ using Metadata = std::map<std::string, std::string>;
 
 struct TensorInfo {
   std::string name;
-  std::string dtype;           ///< F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 I64 … I8 U64 … U8 BOOL C64
-  std::vector<int64_t> shape;  ///< empty: a single number
-  uint64_t begin = 0;          ///< bytes from the start of the data
+  std::string dtype = {};           ///< F64 F32 F16 BF16 F8_E4M3 F8_E5M2 F8_E8M0 I64 … I8 U64 … U8 BOOL C64
+  std::vector<int64_t> shape = {};  ///< empty: a single number
+  uint64_t begin = 0;               ///< bytes from the start of the data
   uint64_t end = 0;
 };
 

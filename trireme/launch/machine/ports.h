@@ -23,7 +23,7 @@ class NodePorts {
   struct Options {
     std::string address;
     int processes = 1;
-    std::optional<uint16_t> start_port;  // consecutive ports from here; else free ones
+    std::optional<uint16_t> start_port = {};  // consecutive ports from here; else free ones
   };
   /// Throws UsageError that names the port when a chosen one is taken, and by whom if that is another Trireme job.
   static NodePorts keep(const Options& options);

@@ -8,21 +8,12 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/net.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::launch {
 namespace {
 
 using testing::HasSubstr;
-
-template <typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no UsageError";
-}
 
 uint16_t some_free_port() {
   return port_of(local_address(reserve_port("127.0.0.1", 0).get()));
@@ -61,7 +52,7 @@ TEST(NodePorts, AChosenPortSomeoneListensOnIsNamed) {
   const UniqueFd listener = listen_tcp("127.0.0.1", 0);
   const uint16_t port = port_of(local_address(listener.get()));
   const std::string message =
-      message_of([&] { NodePorts::keep({.address = "127.0.0.1", .processes = 1, .start_port = port}); });
+      refusal([&] { NodePorts::keep({.address = "127.0.0.1", .processes = 1, .start_port = port}); });
   EXPECT_THAT(message, HasSubstr("port " + std::to_string(port)));
   EXPECT_THAT(message, HasSubstr("--start_port"));
 }
@@ -69,7 +60,7 @@ TEST(NodePorts, AChosenPortSomeoneListensOnIsNamed) {
 TEST(NodePorts, AChosenPortOfAnotherJobIsNamed) {
   const uint16_t port = some_free_port();
   const NodePorts first = NodePorts::keep({.address = "127.0.0.1", .processes = 1, .start_port = port});
-  EXPECT_THAT(message_of([&] { NodePorts::keep({.address = "127.0.0.1", .processes = 1, .start_port = port}); }),
+  EXPECT_THAT(refusal([&] { NodePorts::keep({.address = "127.0.0.1", .processes = 1, .start_port = port}); }),
               HasSubstr("held by another Trireme job"));
 }
 

@@ -15,9 +15,9 @@ struct Introduction {
   std::string name;                    // unique; the name of its store connection
   std::string version;                 // of Trireme
   std::vector<std::string> arguments;  // PROGRAM and its arguments
-  std::map<std::string, std::string>
-      file_digests;  // of PROGRAM and of every argument that is a file (data lists, configs)
-  Endpoint probe;    // where it answers pings
+  std::map<std::string, std::string> file_digests =
+      {};               // of PROGRAM and of every argument that is a file (data lists, configs)
+  Endpoint probe = {};  // where it answers pings
 };
 
 /// Reads the digests; files above 64 MiB are left out.

@@ -77,10 +77,10 @@ class StoreLink : public JobLink {
   struct Options {
     std::shared_ptr<Store> store;
     int nodes = 1;
-    std::string coordinator;          // for messages: "node 0 (hosta) at 10.0.0.1:6069"
-    std::shared_ptr<LostNodes> lost;  // only where the store's server runs
-    std::function<std::optional<std::string>(const std::string&)>
-        describe;                    // a lost node in words; nothing: not one of the job's
+    std::string coordinator;               // for messages: "node 0 (hosta) at 10.0.0.1:6069"
+    std::shared_ptr<LostNodes> lost = {};  // only where the store's server runs
+    std::function<std::optional<std::string>(const std::string&)> describe =
+        {};                          // a lost node in words; nothing: not one of the job's
     Millis attempt_timeout{60'000};  // for all nodes to begin the next attempt; must exceed their grace
   };
   explicit StoreLink(Options options);

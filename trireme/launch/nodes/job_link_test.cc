@@ -52,7 +52,7 @@ class StoreLinkTest : public testing::Test {
     other.join();
   }
 
-  std::shared_ptr<Store> store_ = std::make_shared<MemoryStore>();
+  std::shared_ptr<Store> store_ = std::make_shared<store::MemoryStore>();
   std::shared_ptr<LostNodes> lost_ = std::make_shared<LostNodes>();
   std::unique_ptr<StoreLink> a_ = make(lost_);
   std::unique_ptr<StoreLink> b_ = make();
@@ -148,11 +148,12 @@ class CoordinatorTest : public testing::Test {
   }
 
   Token token_ = Token::random();
-  std::unique_ptr<TcpStoreServer> server_ =
-      std::make_unique<TcpStoreServer>(listen_tcp("127.0.0.1", 0), TcpStoreServer::Options{.token = token_});
-  StoreLink link_{{.store = TcpStore::connect({.server = server_->endpoint(), .token = token_}, Deadline::in(5s)),
-                   .nodes = 1,
-                   .coordinator = "node 0 (hosta)"}};
+  std::unique_ptr<store::TcpStoreServer> server_ = std::make_unique<store::TcpStoreServer>(
+      listen_tcp("127.0.0.1", 0), store::TcpStoreServer::Options{.token = token_});
+  StoreLink link_{
+      {.store = store::TcpStore::connect({.server = server_->endpoint(), .token = token_}, Deadline::in(5s)),
+       .nodes = 1,
+       .coordinator = "node 0 (hosta)"}};
 };
 
 TEST_F(CoordinatorTest, LostEndsTheJob) {

@@ -23,8 +23,8 @@ std::string unique_name() {
   return fmt::format("{}/{}/{}", host_name(), ::getpid(), to_hex(random_bytes(4)));
 }
 
-TcpStoreServer::Enrolment enrolment_for(const Seat& seat) {
-  TcpStoreServer::Enrolment enrolment;
+store::TcpStoreServer::Enrolment enrolment_for(const Seat& seat) {
+  store::TcpStoreServer::Enrolment enrolment;
   enrolment.max_joins = seat.nodes - 1;
   for (size_t i = 1; i < seat.peers.size(); ++i) enrolment.allowed_ips[resolve_ip(seat.peers[i])] = 1;
   return enrolment;
@@ -45,7 +45,7 @@ UniqueFd listen_as_coordinator(const Seat& seat) {
 
 Token enrol_at(const Endpoint& coordinator, Deadline deadline) {
   try {
-    return enrol(coordinator, deadline);
+    return store::enrol(coordinator, deadline);
   } catch (const PeerError& error) {
     if (deadline.passed()) throw;
     throw PeerError(
@@ -64,9 +64,9 @@ std::unique_ptr<Meeting> Meeting::alone(const NodeInfo& self, int max_restart) {
   meeting->nodes_ = {self};
   meeting->max_restart_ = max_restart;
   meeting->token_ = Token::random();
-  meeting->server_ = std::make_unique<TcpStoreServer>(listen_tcp(self.address, 0), meeting->server_options());
+  meeting->server_ = std::make_unique<store::TcpStoreServer>(listen_tcp(self.address, 0), meeting->server_options());
   meeting->store_ = {self.address, meeting->server_->port()};
-  meeting->control_ = TcpStore::connect(
+  meeting->control_ = store::TcpStore::connect(
       {.server = meeting->store_, .token = *meeting->token_, .request_timeout = kRequestTime}, Deadline::in(kShortly));
   meeting->link_ = std::make_unique<SoloLink>();
   return meeting;
@@ -88,8 +88,8 @@ std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat
   return meeting;
 }
 
-TcpStoreServer::Options Meeting::server_options() const {
-  TcpStoreServer::Options options{.token = *token_};
+store::TcpStoreServer::Options Meeting::server_options() const {
+  store::TcpStoreServer::Options options{.token = *token_};
   options.on_connect = [joined = rank_joined_](const std::string& name) {
     if (name.starts_with("rank ")) *joined = true;  // as connect_job() calls itself
   };
@@ -117,7 +117,7 @@ void Meeting::host_or_join(const Request& request, const Seat& seat, const std::
 // takes its place. So both are tried in turn.
 void Meeting::meet_by_etcd(const Request& request, const Seat& seat, const std::optional<Token>& token,
                            Deadline deadline) {
-  directory_ = std::make_unique<EtcdStore>(EtcdStore::Options{
+  directory_ = std::make_unique<store::EtcdStore>(store::EtcdStore::Options{
       .server = *request.etcd, .prefix = fmt::format("trireme/{}/", request.job_id), .lease_ttl = kLease});
   UniqueFd listener = listen_tcp(seat.address, 0);
   const std::string mine = to_string({seat.address, port_of(local_address(listener.get()))});
@@ -137,10 +137,10 @@ void Meeting::meet_by_etcd(const Request& request, const Seat& seat, const std::
 
 void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, const std::optional<Token>& token) {
   token_ = token ? *token : Token::random();
-  TcpStoreServer::Options options = server_options();
+  store::TcpStoreServer::Options options = server_options();
   if (!token) options.enrolment = enrolment_for(seat);
   options.on_disconnect = [lost = lost_](const std::string& name) { lost->add(name); };
-  server_ = std::make_unique<TcpStoreServer>(std::move(listener), std::move(options));
+  server_ = std::make_unique<store::TcpStoreServer>(std::move(listener), std::move(options));
   store_ = {seat.address, server_->port()};
   if (seat.peers.empty() && !request.master && !request.etcd)
     log_info("this is node 0; on the other nodes run: trireme launch --master {} --nnodes {} …", to_string(store_),
@@ -150,8 +150,8 @@ void Meeting::host(const Request& request, const Seat& seat, UniqueFd listener, 
         "nodes are not authenticated: no token file (TRIREME_TOKEN_FILE or ~/.config/trireme/token); only {} may join, "
         "once each",
         seat.peers.empty() ? fmt::format("{} more", seat.nodes - 1) : "the listed addresses");
-  control_ =
-      TcpStore::connect({.server = store_, .token = *token_, .request_timeout = kRequestTime}, Deadline::in(kShortly));
+  control_ = store::TcpStore::connect({.server = store_, .token = *token_, .request_timeout = kRequestTime},
+                                      Deadline::in(kShortly));
   control_->set("nnodes", std::to_string(seat.nodes));
   control_->set("job", request.job_id);
 }
@@ -168,7 +168,7 @@ void Meeting::connect_to(const Request& request, const Endpoint& coordinator, co
   control_ = patiently(
       deadline,
       [&](Deadline slice) {
-        return TcpStore::connect(
+        return store::TcpStore::connect(
             {.server = coordinator, .token = *token_, .name = name_, .request_timeout = kRequestTime}, slice);
       },
       waiting);
@@ -195,7 +195,8 @@ void Meeting::serve_probe(const Seat& seat) {
     own_probe_ = store_;
     return;
   }
-  probe_ = std::make_unique<TcpStoreServer>(listen_tcp(seat.address, 0), TcpStoreServer::Options{.token = *token_});
+  probe_ = std::make_unique<store::TcpStoreServer>(listen_tcp(seat.address, 0),
+                                                   store::TcpStoreServer::Options{.token = *token_});
   own_probe_ = {seat.address, probe_->port()};
 }
 

@@ -49,7 +49,7 @@ class Meeting {
   JobLink& link() { return *link_; }
   /// Where each node answers pings.
   const std::vector<Endpoint>& probes() const { return probes_; }
-  TcpStore& control() { return *control_; }
+  store::TcpStore& control() { return *control_; }
   /// Where the job's store is: whether any rank has ever connected to it.
   bool hosting() const { return server_ != nullptr; }
   bool any_rank_joined() const { return *rank_joined_; }
@@ -60,7 +60,7 @@ class Meeting {
 
  private:
   Meeting() = default;
-  TcpStoreServer::Options server_options() const;
+  store::TcpStoreServer::Options server_options() const;
   void host_or_join(const Request& request, const Seat& seat, const std::optional<Token>& given, Deadline deadline);
   void meet_by_etcd(const Request& request, const Seat& seat, const std::optional<Token>& token, Deadline deadline);
   void host(const Request& request, const Seat& seat, UniqueFd listener, const std::optional<Token>& token);
@@ -82,10 +82,10 @@ class Meeting {
   int max_restart_ = 0;
   std::shared_ptr<LostNodes> lost_;
   std::shared_ptr<std::atomic<bool>> rank_joined_ = std::make_shared<std::atomic<bool>>(false);
-  std::unique_ptr<TcpStoreServer> server_;  // on node 0: the job's store
-  std::unique_ptr<TcpStoreServer> probe_;   // on the others: answers pings
-  std::unique_ptr<Store> directory_;        // etcd, while it must know where the coordinator is
-  std::shared_ptr<TcpStore> control_;
+  std::unique_ptr<store::TcpStoreServer> server_;  // on node 0: the job's store
+  std::unique_ptr<store::TcpStoreServer> probe_;   // on the others: answers pings
+  std::unique_ptr<Store> directory_;               // etcd, while it must know where the coordinator is
+  std::shared_ptr<store::TcpStore> control_;
   std::unique_ptr<JobLink> link_;
 };
 

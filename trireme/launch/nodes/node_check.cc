@@ -28,19 +28,19 @@ double wall_clock_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-double best_round_trip(TcpStore& store) {
+double best_round_trip(store::TcpStore& store) {
   double best = 1e9;
   for (int i = 0; i < kPings; ++i) best = std::min(best, millis(store.ping(0, Deadline::in(kPatience))));
   return best;
 }
 
-double clock_skew(TcpStore& store) {
+double clock_skew(store::TcpStore& store) {
   const double before = wall_clock_ms();
   const auto theirs = static_cast<double>(store.server_time_ms());
   return theirs - (before + wall_clock_ms()) / 2;
 }
 
-double throughput(TcpStore& store) {
+double throughput(store::TcpStore& store) {
   const auto start = Clock::now();
   for (int i = 0; i < kBlocks; ++i) store.ping(kBlock, Deadline::in(std::chrono::seconds(30)));
   const double seconds = millis(Clock::now() - start) / 1000;
@@ -67,7 +67,7 @@ std::string measure_others(Meeting& meeting) {
 Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest test) {
   Reach result{.node = node};
   try {
-    const auto store = TcpStore::connect({.server = probe, .token = token}, Deadline::in(kPatience));
+    const auto store = store::TcpStore::connect({.server = probe, .token = token}, Deadline::in(kPatience));
     result.round_trip_ms = best_round_trip(*store);
     result.clock_skew_ms = clock_skew(*store);
     if (test == ReachTest::throughput) result.megabytes_per_second = throughput(*store);

@@ -12,7 +12,7 @@ namespace trireme::launch {
 
 struct Reach {
   int node = 0;
-  std::string error;  // printable; empty: reached
+  std::string error = {};  // printable; empty: reached
   double round_trip_ms = 0;
   double clock_skew_ms = 0;         // the other's clock minus ours
   double megabytes_per_second = 0;  // only when asked for

@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kMaxListed = 4096;  // processes, devices, ports
 constexpr int kMaxCores = 1 << 20;
 constexpr size_t kMaxText = 4096;
 
@@ -43,8 +42,8 @@ int checked_number(const json& value, const char* name, int low, int high) {
 }
 
 const json& checked_list(const json& value, const char* name) {
-  if (!value.is_array() || value.size() > kMaxListed)
-    throw PeerError("a node's \"{}\" is not a list of at most {}", name, kMaxListed);
+  if (!value.is_array() || value.size() > kMaxProcesses)
+    throw PeerError("a node's \"{}\" is not a list of at most {}", name, kMaxProcesses);
   return value;
 }
 
@@ -79,7 +78,7 @@ NodeInfo node_from_json(const std::string& text) {
   node.interface = checked_text(field(object, "interface"), "interface");
   for (const json& device : checked_list(field(object, "devices"), "devices"))
     node.devices.push_back(checked_text(device, "devices"));
-  node.processes = checked_number(field(object, "processes"), "processes", 1, kMaxListed);
+  node.processes = checked_number(field(object, "processes"), "processes", 1, kMaxProcesses);
   node.cores = checked_number(field(object, "cores"), "cores", 1, kMaxCores);
   for (const json& port : checked_list(field(object, "ports"), "ports"))
     node.ports.push_back(static_cast<uint16_t>(checked_number(port, "ports", 1, 65535)));

@@ -15,7 +15,7 @@
 namespace trireme::launch {
 
 struct Roster {
-  std::vector<Introduction> nodes;
+  std::vector<Introduction> nodes = {};
   int max_restart = 0;  // the coordinator's option counts
 };
 

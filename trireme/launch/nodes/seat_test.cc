@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 
 namespace trireme::launch {
 namespace {
@@ -15,12 +16,7 @@ const std::vector<Interface> kMachine{
     {"lo", "127.0.0.1", true}, {"eth0", "10.0.0.2", false}, {"eth0", "fd00::2", false}};
 
 std::string refusal(const Request& request) {
-  try {
-    find_seat(request, kMachine);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "no UsageError";
+  return trireme::refusal([&] { find_seat(request, kMachine); });
 }
 
 TEST(Seat, OneNodeStaysOnLoopback) {

@@ -14,9 +14,6 @@
 
 namespace trireme::launch {
 
-/// More processes than this on one machine cannot be: each needs a port of its own.
-inline constexpr int kMaxProcesses = 65536;
-
 /// A host name or address without brackets. `what` names the text in errors ("--ips", "hosts.txt:3"). A port, a space
 /// or an impossible address (192.168.0.0.1) is a UsageError.
 std::string parse_host(std::string_view text, std::string_view what);

@@ -189,7 +189,7 @@ std::vector<Option> log_options() {
        Row({"--tee", "--local_ranks_filter"}, "all|none|LIST",
            "local ranks whose output the console shows too (default: 0)",
            [](Draft& draft, const Given& given) { set_tee(given, draft.request); }),
-       Row({"--log_overwrite"}, "", "start the workers' logs anew instead of appending",
+       Row({"--log_overwrite"}, "", "overwrite the workers' logs instead of appending",
            store_flag(&Request::log_overwrite))
            .from({"PADDLE_LOG_OVERWRITE"})
            .taking(Takes::boolean),

@@ -17,6 +17,9 @@ namespace trireme::launch {
 
 inline constexpr uint16_t kEtcdPort = 2379;  // where etcd listens unless told otherwise
 
+/// On one machine: each process needs a port of its own.
+inline constexpr int kMaxProcesses = 65536;
+
 enum class Bind { none, core, numa };
 
 /// One part of `--ips` or `-H host:slots`, or one line of a hostfile.
@@ -26,22 +29,22 @@ struct HostSlots {
 };
 
 struct Request {
-  std::vector<std::string> command;       // PROGRAM and its arguments, untouched
-  std::optional<std::string> help_topic;  // --help [TOPIC]: show launch_help() of it; nothing else was checked
+  std::vector<std::string> command = {};       // PROGRAM and its arguments, untouched
+  std::optional<std::string> help_topic = {};  // --help [TOPIC]: show launch_help() of it; nothing else was checked
 
   // how many processes, where
-  std::optional<std::vector<std::string>> devices;  // --gpus: absolute ids as written
-  std::optional<std::string> processes;             // --nproc_per_node: a number, "gpu", "cpu" or "auto"
-  std::optional<int> nodes;                         // --nnodes; parse_launch() always sets it
-  std::vector<HostSlots> hosts;                     // --ips, --hostfile, -H
-  std::optional<Endpoint> master;                   // --master host:port
-  std::optional<Endpoint> etcd;                     // --master etcd://host:port
-  int node_rank = -1;                               // --rank
-  std::optional<std::string> host;                  // --host: this node's address
-  std::optional<uint16_t> start_port;               // --start_port, FLAGS_START_PORT, PADDLE_START_PORT
-  bool ssh = false;                                 // --ssh
-  bool ssh_child = false;                           // --ssh_child: started by another launcher's --ssh
-  Bind bind = Bind::none;                           // --bind
+  std::optional<std::vector<std::string>> devices = {};  // --gpus: absolute ids as written
+  std::optional<std::string> processes = {};             // --nproc_per_node: a number, "gpu", "cpu" or "auto"
+  std::optional<int> nodes = {};                         // --nnodes; parse_launch() always sets it
+  std::vector<HostSlots> hosts = {};                     // --ips, --hostfile, -H
+  std::optional<Endpoint> master = {};                   // --master host:port
+  std::optional<Endpoint> etcd = {};                     // --master etcd://host:port
+  int node_rank = -1;                                    // --rank
+  std::optional<std::string> host = {};                  // --host: this node's address
+  std::optional<uint16_t> start_port = {};               // --start_port, FLAGS_START_PORT, PADDLE_START_PORT
+  bool ssh = false;                                      // --ssh
+  bool ssh_child = false;                                // --ssh_child: started by another launcher's --ssh
+  Bind bind = Bind::none;                                // --bind
 
   // names and places
   std::string job_id = "default";
@@ -58,8 +61,8 @@ struct Request {
   std::chrono::milliseconds join_timeout{600'000};
   int max_restart = 0;
 
-  std::vector<std::pair<std::string, std::string>> environment;  // --env
-  std::map<int, std::string> wrap;                               // --wrap RANK:CMD
+  std::vector<std::pair<std::string, std::string>> environment = {};  // --env
+  std::map<int, std::string> wrap = {};                               // --wrap RANK:CMD
   bool dry_run = false;
   bool check_only = false;  // --check_only: meet, measure the way between the nodes, start nothing
   bool no_python = false;   // --no-python: *.py is executed as it is

@@ -26,10 +26,10 @@ struct Diagnosis {
   // For machines: success, exit, signal, out_of_memory, cuda_out_of_memory, nccl, port_in_use, disk_full, import_error,
   // missing_library, python_error, cpp_exception, usage, system, peer, exec_failed.
   std::string cause;
-  std::string words;                  // for people, one line
-  std::string advice;                 // the next step; may be empty
-  std::vector<std::string> evidence;  // lines that prove it and may be far up in the log (NCCL's warnings)
-  bool victim = false;                // it says itself that another rank failed first
+  std::string words;                       // for people, one line
+  std::string advice = {};                 // the next step; may be empty
+  std::vector<std::string> evidence = {};  // lines that prove it and may be far up in the log (NCCL's warnings)
+  bool victim = false;                     // it says itself that another rank failed first
 };
 
 /// `last_lines` are the end of the worker's output, oldest first; the more the better.

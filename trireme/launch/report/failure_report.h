@@ -22,14 +22,14 @@ inline constexpr size_t kShownLines = 30;
 struct WorkerEnding {
   int rank = 0;
   int local_rank = 0;
-  std::string host;
+  std::string host = {};
   int pid = 0;
-  Ending ending;
-  std::string log;                      // path of its log file
-  std::vector<std::string> last_lines;  // the last kShownLines are shown
-  bool stopped = false;                 // the launcher ended it because of the culprit, or of an interruption
-  bool unkillable = false;              // it survived SIGKILL and was left behind; `ending` means nothing then
-  double seconds = 0;                   // how long it ran
+  Ending ending = {};
+  std::string log = {};                      // path of its log file
+  std::vector<std::string> last_lines = {};  // the last kShownLines are shown
+  bool stopped = false;                      // the launcher ended it because of the culprit, or of an interruption
+  bool unkillable = false;                   // it survived SIGKILL and was left behind; `ending` means nothing then
+  double seconds = 0;                        // how long it ran
   // It ended with exit code 0 although other ranks needed it: which ones waited for it, and in which operation.
   std::vector<int> awaited_by{};
   std::string awaited_in{};

@@ -20,8 +20,8 @@ struct JobOutcome {
   int exit_code = 0;
   int signal = 0;
   bool final = false;  // no restart, whatever --max_restart says: a user or a scheduler wants the job to end
-  std::string reason;
-  std::optional<WorkerEnding> culprit;
+  std::string reason = {};
+  std::optional<WorkerEnding> culprit = {};
 
   static JobOutcome of_culprit(const WorkerEnding& culprit);
   static JobOutcome of_signal(int signal, const std::string& host);

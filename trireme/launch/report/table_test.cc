@@ -3,20 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/text.h"
+#include "trireme/launch/test_nodes.h"
 
 namespace trireme::launch {
 namespace {
 
 NodeInfo node(const std::string& address, std::vector<std::string> devices, int processes = 2) {
-  NodeInfo info;
-  info.host = "host-" + address;
-  info.address = address;
-  info.interface = "eth0";
-  info.devices = std::move(devices);
-  info.processes = processes;
+  NodeInfo info = example_node(address, processes, std::move(devices));
   info.cores = 4;
-  for (int i = 0; i < processes; ++i) info.ports.push_back(static_cast<uint16_t>(17000 + i));
-  info.master_port = 6170;
   info.log_dir = "/log";
   return info;
 }

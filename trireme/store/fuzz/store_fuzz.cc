@@ -11,6 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trireme;
+  namespace wire = store::wire;
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   const wire::Decoded decoded = wire::decode(bytes, wire::kMaxPayload);
   if (decoded.status == wire::Status::complete && wire::encode(decoded.message) != bytes.substr(0, decoded.size))

@@ -10,7 +10,7 @@
 #include "trireme/core/deadline.h"
 #include "trireme/core/text.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 namespace {
 
 constexpr int kAbortTag = 1;
@@ -286,4 +286,4 @@ void Communicator::tell(const Blame& blame) {
   }
 }
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

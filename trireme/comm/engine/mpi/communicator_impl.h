@@ -19,7 +19,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 
 class Communicator {
  public:
@@ -64,4 +64,4 @@ class Communicator {
   bool told_ TRIREME_GUARDED_BY(mutex_) = false;  // the others know
 };
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

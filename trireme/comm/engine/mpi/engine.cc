@@ -14,7 +14,7 @@
 #include "trireme/comm/engine/mpi/types_impl.h"
 #include "trireme/core/deadline.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 namespace {
 
 using Counts = Engine::Counts;
@@ -274,8 +274,8 @@ const MpiPlugin kPlugin = {
 };
 
 }  // namespace
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi
 
-extern "C" [[gnu::visibility("default")]] const trireme::MpiPlugin* trireme_mpi_plugin() {
-  return &trireme::mpi::kPlugin;
+extern "C" [[gnu::visibility("default")]] const trireme::comm::MpiPlugin* trireme_mpi_plugin() {
+  return &trireme::comm::mpi::kPlugin;
 }

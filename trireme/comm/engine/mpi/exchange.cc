@@ -3,7 +3,7 @@
 #include "trireme/comm/engine/mpi/exchange_impl.h"
 #include "trireme/core/deadline.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 namespace {
 
 constexpr int kDataTag = 0;  // of messages inside collectives
@@ -71,4 +71,4 @@ void Exchange::check_received(const std::vector<MPI_Status>& statuses, const std
   }
 }
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

@@ -10,7 +10,7 @@
 #include "trireme/comm/engine/mpi/communicator_impl.h"
 #include "trireme/core/deadline.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 
 inline const std::byte* bytes(const void* data) {
   return static_cast<const std::byte*>(data);
@@ -94,4 +94,4 @@ class Exchange {
   const size_t limit_;
 };
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

@@ -7,7 +7,7 @@
 #include "trireme/comm/engine/mpi/library_impl.h"
 #include "trireme/core/error.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 namespace {
 
 // The library loads components of its own, which look for its symbols. A program that links MPI has them in the global
@@ -94,4 +94,4 @@ void Library::check_usable() {
   throw PeerError("MPI cannot be used in this process any more, because an operation failed: {}", reason_);
 }
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

@@ -10,7 +10,7 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 
 class Library {
  public:
@@ -64,4 +64,4 @@ std::string error_text(int code);
 /// PeerError with that text unless the code is MPI_SUCCESS. `what` names the call.
 void check(int code, const char* what);
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

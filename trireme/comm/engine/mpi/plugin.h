@@ -7,7 +7,7 @@
 #include "trireme/comm/engine/mpi.h"
 #include "trireme/core/version.h"
 
-namespace trireme {
+namespace trireme::comm {
 
 struct MpiPlugin {
   const char* version;  // kVersion, as the plugin was built with
@@ -17,6 +17,6 @@ struct MpiPlugin {
 inline constexpr const char* kMpiPluginFile = "libtrireme_mpi.so";
 inline constexpr const char* kMpiPluginEntry = "trireme_mpi_plugin";
 
-}  // namespace trireme
+}  // namespace trireme::comm
 
-extern "C" const trireme::MpiPlugin* trireme_mpi_plugin();
+extern "C" const trireme::comm::MpiPlugin* trireme_mpi_plugin();

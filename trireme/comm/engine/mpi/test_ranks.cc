@@ -13,7 +13,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/parallel_env.h"
 
-namespace trireme {
+namespace trireme::comm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -179,4 +179,4 @@ TEST(MpiFailure, Disagreement) {
 }
 
 }  // namespace
-}  // namespace trireme
+}  // namespace trireme::comm

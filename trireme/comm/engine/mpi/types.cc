@@ -8,7 +8,7 @@
 #include "trireme/comm/engine/shm/reduce.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 namespace {
 
 // As MPI wants it: inout = in op inout.
@@ -64,4 +64,4 @@ MPI_Op operation_of(DType dtype, ReduceOp op) {
   return own_operation(kJoiners.at(static_cast<size_t>(dtype)).at(index));
 }
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

@@ -5,7 +5,7 @@
 
 #include "trireme/comm/engine/dtype.h"
 
-namespace trireme::mpi {
+namespace trireme::comm::mpi {
 
 MPI_Datatype datatype_of(DType dtype);
 
@@ -14,4 +14,4 @@ MPI_Datatype datatype_of(DType dtype);
 /// around; and for the minimum and maximum of floating types, where MPI leaves NaN open. avg is not an operation.
 MPI_Op operation_of(DType dtype, ReduceOp op);
 
-}  // namespace trireme::mpi
+}  // namespace trireme::comm::mpi

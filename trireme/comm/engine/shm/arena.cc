@@ -16,7 +16,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 constexpr size_t kPage = 4096;
@@ -171,4 +171,4 @@ Arenas open_arenas(const std::vector<ProcessIdentity>& ranks) {
   return arenas;
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

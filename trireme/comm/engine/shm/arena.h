@@ -25,7 +25,7 @@
 #include "trireme/core/fd.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 struct ProcessIdentity;
 
@@ -102,4 +102,4 @@ struct Arenas {
 /// Opens what the ranks offer.
 Arenas open_arenas(const std::vector<ProcessIdentity>& ranks);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

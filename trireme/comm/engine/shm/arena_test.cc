@@ -11,7 +11,7 @@
 #include "trireme/comm/engine/shm/identity.h"
 #include "trireme/comm/engine/shm/test_ranks.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using testing::Bytes;
@@ -222,4 +222,4 @@ TEST_F(InPlace, RanksThatDisagreeAllHearOfIt) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

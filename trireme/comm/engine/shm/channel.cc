@@ -7,7 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/thread_annotations.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 constexpr Millis kAskAgain{50};
@@ -42,7 +42,7 @@ class Channel {
 
  private:
   RankInfo me() const { return {options_.me.rank == from_ ? 0 : 1, 2}; }
-  int called(int rank) const { return trireme::called(options_.names, rank); }
+  int called(int rank) const { return comm::called(options_.names, rank); }
 
   void open() TRIREME_REQUIRES(mutex_) {
     const auto segment = meet_other_end();
@@ -134,4 +134,4 @@ Channel& Channels::channel(int from, int to) {
   return *place;
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

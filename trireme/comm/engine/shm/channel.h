@@ -28,7 +28,7 @@
 #include "trireme/core/thread_annotations.h"
 #include "trireme/store/store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 class Channel;
 
@@ -63,4 +63,4 @@ class Channels {
       TRIREME_GUARDED_BY(mutex_);  // by sender and receiver
 };
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -11,7 +11,7 @@
 #include "trireme/comm/engine/shm/test_ranks.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -24,7 +24,7 @@ using testing::random_values;
 constexpr size_t kChannelPiece = 1024;
 
 void with_joined_group(int ranks, const std::function<void(Group&)>& body, Clock::duration timeout = 60s) {
-  const auto store = std::make_shared<MemoryStore>();
+  const auto store = std::make_shared<store::MemoryStore>();
   in_threads(ranks, [&](int rank) {
     const Group::Options options{.name = "g",
                                  .member = {.me = {rank, ranks}},
@@ -174,11 +174,11 @@ TEST_P(WaitingEnd, IsToldThatTheOtherHasLeft) {
 INSTANTIATE_TEST_SUITE_P(Channel, WaitingEnd, ::testing::Bool());
 
 // Tells when a receiver looks for the memory of a channel.
-class Listening : public MemoryStore {
+class Listening : public store::MemoryStore {
  public:
   std::optional<std::string> try_get(const std::string& key) override {
     if (key.find("channel/1/0/") != std::string::npos) asked = true;
-    return MemoryStore::try_get(key);
+    return store::MemoryStore::try_get(key);
   }
   std::atomic<bool> asked = false;
 };
@@ -217,7 +217,7 @@ TEST(Channels, AnEndThatDiedBeforeItsFirstMessageIsNamed) {
   segment->control(1).pid = child;
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
-  Channels channels({.store = std::make_shared<MemoryStore>(), .prefix = "", .group = segment, .me = {0, 2}});
+  Channels channels({.store = std::make_shared<store::MemoryStore>(), .prefix = "", .group = segment, .me = {0, 2}});
   int32_t data = 0;
   const std::string text = message_of<PeerError>([&] { transfer(channels, 1, 0, data); });
   EXPECT_THAT(text, HasSubstr(fmt::format("rank 1 (process {}) died", child)));
@@ -226,7 +226,7 @@ TEST(Channels, AnEndThatDiedBeforeItsFirstMessageIsNamed) {
 
 TEST(Channels, AnEndWithoutMemoryTellsTheOther) {
   const auto segment = testing::make_segment(2, kChannelPiece);
-  const Channels::Options options{.store = std::make_shared<MemoryStore>(),
+  const Channels::Options options{.store = std::make_shared<store::MemoryStore>(),
                                   .prefix = "",
                                   .group = segment,
                                   .piece_bytes = size_t{1} << 50,
@@ -247,4 +247,4 @@ TEST(Channels, AnEndWithoutMemoryTellsTheOther) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

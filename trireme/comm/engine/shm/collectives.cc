@@ -43,7 +43,7 @@
 #include "trireme/comm/engine/shm/reduce.h"
 #include "trireme/comm/engine/shm/stream.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 // A longer tensor leaves the caches anyway: lines that are overwritten need not be fetched first.
@@ -243,4 +243,4 @@ void run_reduce_scatter(Exchange& exchange, DType dtype, ReduceOp op, const std:
   }
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

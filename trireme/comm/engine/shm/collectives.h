@@ -8,7 +8,7 @@
 #include "trireme/comm/engine/dtype.h"
 #include "trireme/comm/engine/shm/exchange.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// Up to here an all_reduce of this many bytes takes the one-round way. A fixed rule of size and number of ranks.
 size_t one_round_limit(const Shape& shape);
@@ -31,4 +31,4 @@ void run_scatter(Exchange& exchange, const std::byte* input, Sizes sizes, std::b
 void run_all_to_all(Exchange& exchange, size_t width, const std::byte* input, Sizes sent, std::byte* output,
                     Sizes received);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

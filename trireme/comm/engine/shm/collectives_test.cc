@@ -9,7 +9,7 @@
 
 #include "trireme/comm/engine/shm/test_ranks.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using testing::Bytes;
@@ -357,4 +357,4 @@ TEST(Rounds, WrapAround) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

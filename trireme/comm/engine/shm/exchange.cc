@@ -11,7 +11,7 @@
 #include "trireme/comm/engine/shm/identity.h"
 #include "trireme/core/error.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 constexpr Millis kSlice{50};
@@ -176,4 +176,4 @@ void Exchange::abort(const Blame& blame) {
   for (int rank = 0; rank < me_.size; ++rank) futex_wake_all(segment_->control(rank).published);
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

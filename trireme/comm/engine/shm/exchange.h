@@ -61,7 +61,7 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/rank_info.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// The rounds of one rank in one group. After an error it must not be used again: Engine sees to that.
 /// Thread rule: one thread at a time, except abort(). Must not be destroyed while an operation is under way.
@@ -105,7 +105,7 @@ class Exchange {
   void abort(const Blame& blame);
 
  private:
-  int called(int rank) const { return trireme::called(options_.names, rank); }
+  int called(int rank) const { return comm::called(options_.names, rank); }
   bool arrived(int rank) const;
   void publish();
   void await(int rank);
@@ -132,4 +132,4 @@ Blame abort_blame(const SegmentHeader& header);
 /// How often to look at a word before sleeping: nothing when ranks have to share processors. Pure.
 int spin_budget(int ranks, size_t processors);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -9,7 +9,7 @@
 
 #include "trireme/comm/engine/shm/test_ranks.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -270,4 +270,4 @@ TEST(Threads, ASecondOneInTheSameGroupIsAnError) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 void FreeRanges::add(size_t begin, size_t size) {
   size_at_.emplace(begin, size);
@@ -43,4 +43,4 @@ std::optional<size_t> FreeRanges::take(size_t size) {
   return begin;
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

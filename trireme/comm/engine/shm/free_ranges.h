@@ -13,7 +13,7 @@
 #include <set>
 #include <utility>
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// Not thread-safe.
 class FreeRanges {
@@ -35,4 +35,4 @@ class FreeRanges {
   size_t total_ = 0;
 };
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

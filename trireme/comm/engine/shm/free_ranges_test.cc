@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 TEST(FreeRanges, NothingIsFreeAtFirst) {
@@ -65,4 +65,4 @@ TEST(FreeRanges, WhatIsTakenNeverOverlapsAndComesBackWhole) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -7,7 +7,7 @@
 
 #include <climits>
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, Millis limit) {
   timespec time{};
@@ -28,4 +28,4 @@ void relax() {
 #endif
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -8,7 +8,7 @@
 
 #include "trireme/core/clock.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// Sleeps while the word holds `seen`, at most `limit`. May return early for no reason: look again.
 void futex_wait(const std::atomic<uint32_t>& word, uint32_t seen, Millis limit);
@@ -17,4 +17,4 @@ void futex_wake_all(const std::atomic<uint32_t>& word);
 /// Tells the processor that this is a spin loop.
 void relax();
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -10,7 +10,7 @@
 #include "trireme/comm/engine/shm/identity.h"
 #include "trireme/core/error.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 constexpr size_t kChannelPiece = size_t{128} << 10;  // there may be as many channels as pairs of ranks
@@ -164,4 +164,4 @@ void Group::do_recv(const Operation& call, void* data) {
   channels().transfer(call, bytes(data));
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -25,7 +25,7 @@
 #include "trireme/core/deadline.h"
 #include "trireme/store/store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 class Group final : public Engine {
  public:
@@ -69,4 +69,4 @@ class Group final : public Engine {
 /// The shape of a group's memory, for segments made by hand.
 Shape group_shape(int ranks, size_t piece_bytes);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

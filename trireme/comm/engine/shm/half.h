@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 [[gnu::always_inline]] inline float widen_bf16(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
@@ -46,4 +46,4 @@ namespace trireme::shm {
   return static_cast<uint16_t>(sign | (magnitude >= kTooLarge ? special : magnitude < kNormal ? subnormal : normal));
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -14,7 +14,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 uint64_t namespace_number(const char* name) {
@@ -128,4 +128,4 @@ bool is_alive(pid_t pid, uint64_t start_time) {
   return start_time_of(pid) == start_time;
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

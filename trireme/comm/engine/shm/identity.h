@@ -21,7 +21,7 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/store/store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 struct HostIdentity {
   std::string boot_id;         ///< /proc/sys/kernel/random/boot_id
@@ -62,4 +62,4 @@ std::optional<uint64_t> start_time_in(std::string_view stat);
 /// Whether the process that had this number and start time still runs.
 bool is_alive(pid_t pid, uint64_t start_time);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

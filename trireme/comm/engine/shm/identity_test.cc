@@ -12,7 +12,7 @@
 #include "trireme/core/fd.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -45,7 +45,7 @@ TEST(Identity, NonsenseIsAPeerError) {
 }
 
 TEST(Identity, IsExchanged) {
-  MemoryStore store;
+  store::MemoryStore store;
   std::thread other([&] { exchange_identities(store, "g/", {1, 2}, Deadline::in(20s)); });
   const auto all = exchange_identities(store, "g/", {0, 2}, Deadline::in(20s));
   other.join();
@@ -54,7 +54,7 @@ TEST(Identity, IsExchanged) {
 }
 
 TEST(Identity, AMissingRankIsAPeerError) {
-  MemoryStore store;
+  store::MemoryStore store;
   EXPECT_THROW(exchange_identities(store, "g/", {0, 2}, Deadline::in(1ms)), PeerError);
 }
 
@@ -90,4 +90,4 @@ TEST(Alive, ZombiesAndReusedNumbersAreNot) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -12,7 +12,7 @@
 
 #include "trireme/comm/engine/operation.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 inline constexpr size_t kLine = 128;  // two lines: processors fetch them in pairs
 inline constexpr uint64_t kMagic = 0x656d657269727400;
@@ -84,4 +84,4 @@ struct Shape {
   size_t total_bytes() const { return round_up(buffer_offset(ranks, 0), 4096); }
 };
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

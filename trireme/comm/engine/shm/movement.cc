@@ -12,7 +12,7 @@
 #include "trireme/comm/engine/shm/pieces.h"
 #include "trireme/comm/engine/shm/stream.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 // What everyone sends to everyone, in elements.
@@ -123,4 +123,4 @@ void run_all_to_all(Exchange& exchange, size_t width, const std::byte* input, Si
   }
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

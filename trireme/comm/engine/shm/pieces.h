@@ -8,7 +8,7 @@
 
 #include "trireme/comm/engine/shm/layout.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// An empty tensor still takes one round, in which the ranks meet and compare their operations.
 inline size_t pieces(size_t total, size_t piece) {
@@ -40,4 +40,4 @@ inline void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) {
   if (bytes != 0 && to != from) std::memcpy(to, from, bytes);
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

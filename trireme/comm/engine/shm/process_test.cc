@@ -16,7 +16,7 @@
 #include "trireme/store/tcp_client.h"
 #include "trireme/store/tcp_server.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -96,8 +96,8 @@ class Job {
   }
   Process& rank(size_t number) { return *ranks_.at(number); }
   size_t size() const { return ranks_.size(); }
-  std::unique_ptr<TcpStore> store() const {
-    return TcpStore::connect({.server = server_.endpoint(), .token = token_}, Deadline::in(20s));
+  std::unique_ptr<store::TcpStore> store() const {
+    return store::TcpStore::connect({.server = server_.endpoint(), .token = token_}, Deadline::in(20s));
   }
   void expect_line(const std::string& text) {
     for (const auto& process : ranks_) EXPECT_EQ(process->line(), text);
@@ -105,7 +105,7 @@ class Job {
 
  private:
   const Token token_ = Token::random();
-  TcpStoreServer server_{listen_tcp("127.0.0.1", 0), {.token = token_}};
+  store::TcpStoreServer server_{listen_tcp("127.0.0.1", 0), {.token = token_}};
   std::vector<std::unique_ptr<Process>> ranks_;
 };
 
@@ -201,4 +201,4 @@ TEST(Processes, OnTwoHostsRefuseToShare) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -7,7 +7,7 @@
 
 #include "trireme/comm/engine/shm/test_ranks.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using testing::Bytes;
@@ -212,4 +212,4 @@ TEST(Random, OneThreadPerRankAndGroup) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

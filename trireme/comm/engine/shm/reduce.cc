@@ -12,7 +12,7 @@
 
 #define TRIREME_SHM_INLINE [[gnu::always_inline]] inline
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 struct Job {
@@ -234,4 +234,4 @@ const char* reduce_instruction_set() {
   return instruction_set().name;
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

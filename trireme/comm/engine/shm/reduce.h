@@ -13,7 +13,7 @@
 
 #include "trireme/comm/engine/dtype.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// `out` may be one of the sources; otherwise nothing may overlap. No alignment is needed. avg divides by the number of
 /// sources, of which there is at least one; check_reducible() must hold.
@@ -22,4 +22,4 @@ void reduce(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
 /// The instruction set that reduce() found at run time: "avx512", "avx2" or "baseline".
 const char* reduce_instruction_set();
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -10,7 +10,7 @@
 
 #include "trireme/comm/engine/shm/half.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 double half_by_definition(uint16_t bits) {
@@ -148,4 +148,4 @@ TEST(Reduce, NamesItsInstructionSet) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -6,7 +6,7 @@
 
 #include "trireme/core/error.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 constexpr const char* kGo = "go";
@@ -117,4 +117,4 @@ std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo 
   return meet(store, prefix, me, shape, kinds, [&](const std::string& key) { return store.get(key, deadline); });
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

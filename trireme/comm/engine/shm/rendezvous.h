@@ -16,7 +16,7 @@
 #include "trireme/core/rank_info.h"
 #include "trireme/store/store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 enum class FileKind { anonymous, named };
 
@@ -36,4 +36,4 @@ using WaitForKey = std::function<std::string(const std::string& key)>;
 std::shared_ptr<Segment> meet(Store& store, const std::string& prefix, RankInfo me, const Shape& shape,
                               const FileKinds& kinds, const WaitForKey& wait);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

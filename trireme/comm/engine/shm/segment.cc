@@ -13,7 +13,7 @@
 #include "trireme/core/text.h"
 #include "trireme/core/token.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 constexpr mode_t kOwnerOnly = 0600;
@@ -110,4 +110,4 @@ Segment::~Segment() {
   ::munmap(base_, shape_.total_bytes());
 }
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

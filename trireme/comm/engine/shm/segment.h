@@ -18,7 +18,7 @@
 #include "trireme/comm/engine/shm/layout.h"
 #include "trireme/core/fd.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// A file in memory, mode 0600, with all its pages there. Its name, if any, goes with this object.
 class SegmentFile {
@@ -73,4 +73,4 @@ class Segment {
   const Shape shape_;
 };
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -14,7 +14,7 @@
 #include "trireme/core/file.h"
 #include "trireme/store/memory_store.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -94,13 +94,13 @@ TEST(Segment, AFileOfAnotherModeIsRefused) {
   EXPECT_THROW(open_segment(dir.path() / "none"), SystemError);
 }
 
-std::shared_ptr<Segment> meet_as(MemoryStore& store, int rank, const Shape& shape, const FileKinds& kinds) {
+std::shared_ptr<Segment> meet_as(store::MemoryStore& store, int rank, const Shape& shape, const FileKinds& kinds) {
   return meet(store, "g/", {rank, 2}, shape, kinds, Deadline::in(20s));
 }
 
 TEST(Rendezvous, BothKindsOfFileLeaveNothingBehind) {
   for (const FileKinds& kinds : {FileKinds{FileKind::anonymous}, FileKinds{FileKind::named}}) {
-    MemoryStore store;
+    store::MemoryStore store;
     std::shared_ptr<Segment> second;
     std::thread other([&] { second = meet_as(store, 1, kShape, kinds); });
     const auto first = meet_as(store, 0, kShape, kinds);
@@ -112,7 +112,7 @@ TEST(Rendezvous, BothKindsOfFileLeaveNothingBehind) {
 }
 
 TEST(Rendezvous, TheNextKindIsTriedWhenOneCannotBeOpened) {
-  MemoryStore store;
+  store::MemoryStore store;
   std::shared_ptr<Segment> second;
   std::thread refuses_once([&] {
     store.get("g/segment/0/path", Deadline::in(20s));
@@ -130,7 +130,7 @@ TEST(Rendezvous, TheNextKindIsTriedWhenOneCannotBeOpened) {
 }
 
 TEST(Rendezvous, WhoCannotAttachIsNamedEverywhere) {
-  MemoryStore store;
+  store::MemoryStore store;
   std::string theirs;
   std::thread other([&] {
     theirs = message_of<PeerError>([&] { meet_as(store, 1, {2, 8192}, {FileKind::anonymous}); });
@@ -142,7 +142,7 @@ TEST(Rendezvous, WhoCannotAttachIsNamedEverywhere) {
 }
 
 TEST(Rendezvous, RankZeroWithoutMemoryTellsTheOthers) {
-  MemoryStore store;
+  store::MemoryStore store;
   const Shape huge{2, size_t{1} << 50};
   std::string theirs;
   std::thread other([&] { theirs = message_of<PeerError>([&] { meet_as(store, 1, huge, {FileKind::named}); }); });
@@ -152,10 +152,10 @@ TEST(Rendezvous, RankZeroWithoutMemoryTellsTheOthers) {
 }
 
 TEST(Rendezvous, AMissingRankEndsByTheDeadline) {
-  MemoryStore store;
+  store::MemoryStore store;
   EXPECT_THROW(meet(store, "g/", {0, 2}, kShape, kAllFileKinds, Deadline::in(1ms)), PeerError);
   EXPECT_TRUE(testing::nothing_left());
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

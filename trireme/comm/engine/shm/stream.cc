@@ -7,7 +7,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 #if defined(__SSE2__)
 namespace {
@@ -41,4 +41,4 @@ void stream_copy(std::byte* to, const std::byte* from, size_t bytes) {
 }
 #endif
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -9,10 +9,10 @@
 
 #include <cstddef>
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 
 /// As std::memcpy; `to` is in shared memory. What was written is visible to whoever sees a later atomic store of this
 /// thread. `to == from` and 0 bytes do nothing.
 void stream_copy(std::byte* to, const std::byte* from, size_t bytes);
 
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

@@ -6,7 +6,7 @@
 
 #include "trireme/comm/engine/shm/test_ranks.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 // Every beginning within a line, lengths around the line, the page and the size from which it goes past the caches.
@@ -27,4 +27,4 @@ TEST(StreamCopy, OfNothingNeedsNoMemory) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm

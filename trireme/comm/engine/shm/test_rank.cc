@@ -14,7 +14,7 @@
 #include "trireme/core/text.h"
 #include "trireme/store/tcp_client.h"
 
-namespace trireme::shm {
+namespace trireme::comm::shm {
 namespace {
 
 using namespace std::chrono_literals;
@@ -90,7 +90,7 @@ void check(Group& group, int rounds) {
 }
 
 int run(const std::vector<std::string>& arguments) {
-  std::shared_ptr<Store> store = TcpStore::connect(
+  std::shared_ptr<Store> store = store::TcpStore::connect(
       {.server = parse_endpoint(arguments.at(1), "server"), .token = Token::from_bytes(from_hex(arguments.at(2)))},
       Deadline::in(30s));
   Group::Options options{.name = "world", .member = {.me = {number(arguments.at(3)), number(arguments.at(4))}}};
@@ -108,13 +108,13 @@ int run(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace trireme::shm
+}  // namespace trireme::comm::shm
 
 int main(int argc, char** argv) {
   try {
-    return trireme::shm::run(std::vector<std::string>(argv, argv + argc));
+    return trireme::comm::shm::run(std::vector<std::string>(argv, argv + argc));
   } catch (const trireme::Error& error) {
-    trireme::shm::say(error.what());
+    trireme::comm::shm::say(error.what());
     return error.exit_code();
   }
 }

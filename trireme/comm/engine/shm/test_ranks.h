@@ -18,7 +18,7 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/test_support.h"
 
-namespace trireme::shm::testing {
+namespace trireme::comm::shm::testing {
 
 using namespace std::chrono_literals;
 
@@ -163,4 +163,4 @@ inline Bytes reference(DType dtype, ReduceOp op, const std::vector<Bytes>& input
   return {};
 }
 
-}  // namespace trireme::shm::testing
+}  // namespace trireme::comm::shm::testing

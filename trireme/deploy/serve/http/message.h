@@ -25,10 +25,10 @@ struct Counts {
 };
 
 struct Request {
-  std::string method;  ///< "POST"
-  std::string path;    ///< "/v1/predict", without the query
-  std::string query;   ///< "topk=3"
-  Headers headers;     ///< names in small letters, values without spaces around them
+  std::string method = {};  ///< "POST"
+  std::string path = {};    ///< "/v1/predict", without the query
+  std::string query;        ///< "topk=3"
+  Headers headers;          ///< names in small letters, values without spaces around them
   std::string body;
   bool keep_alive = true;  ///< the client would like to send another one on this connection
   bool late = false;       ///< it began after the server was told to stop

@@ -40,7 +40,7 @@ void fuzz_manifest(std::string_view bytes) {
   require(io::parse_manifest(io::to_json(manifest), "written") == manifest);
 }
 
-/// The same with a checksum that is right, which chance does not find.
+/// The same with a correct checksum, which random bytes would never have.
 void fuzz_manifest_content(std::string_view content) {
   fuzz_manifest(R"({"format":1,"crc32c":")" + fmt::format("{:08x}", crc32c(content)) + R"(","content":)" +
                 std::string(content) + "}");

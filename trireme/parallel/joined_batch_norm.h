@@ -1,0 +1,24 @@
+// Batch normalisation of this rank's batch by the statistics of the batches of all ranks, with its backward.
+#pragma once
+
+#include <torch/types.h>
+
+#include <optional>
+
+#include "trireme/comm/group.h"
+
+namespace trireme::parallel {
+
+struct JoinedBatchNormOptions {
+  torch::Tensor running_mean;  ///< updated; undefined: no statistics are kept
+  torch::Tensor running_var;
+  double momentum = 0;
+  double epsilon = 0;
+  Group group;
+};
+
+/// Forward and backward are collectives of the group. Batches may differ in size between ranks.
+torch::Tensor joined_batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
+                                const std::optional<torch::Tensor>& bias, const JoinedBatchNormOptions& options);
+
+}  // namespace trireme::parallel
