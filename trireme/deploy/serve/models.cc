@@ -130,7 +130,7 @@ void Models::end_retired(Clock::duration patience) {
   while (true) {
     std::erase_if(retired_, [](const std::shared_ptr<Model>& model) { return model.use_count() == 1; });
     if (retired_.empty() || deadline.passed()) return;
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kPause);  // layers: sleep ok, because the last holder of a pointer tells nobody
   }
 }
 

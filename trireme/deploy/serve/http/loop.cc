@@ -223,7 +223,7 @@ void Loop::wake() {
 }
 
 Counts Loop::counts() const {
-  return {.connections = connections_, .in_flight = in_flight_, .draining = drain_asked_};
+  return {.connections = connections_, .in_flight = in_flight_, .abandoned = abandoned_, .draining = drain_asked_};
 }
 
 // --- one connection. These return false when it must be dropped.
@@ -246,10 +246,9 @@ void Loop::serve(Id id, short events) {
 
 /// Of a client whose request is at work. It stays in the list until the worker is done: its memory is in use as long.
 void Loop::watch(Connection& client, short events) {
-  if ((events & (POLLERR | POLLHUP)) != 0)
-    *client.abandoned = true;
-  else
-    client.probe();
+  if ((events & (POLLERR | POLLHUP)) == 0) return client.probe();
+  *client.abandoned = true;
+  ++abandoned_;
 }
 
 bool Loop::read_request(Id id, Connection& client) {
@@ -368,7 +367,10 @@ bool Loop::refuse(Id id, Connection& client, const Response& response) {
 bool Loop::answer(Id id, Connection& client, const Response& response) {
   if (observer_)
     observer_(client.has_left() ? problem("client_left").status : response.status, seconds_since(client.arrived));
-  if (client.has_left()) return false;
+  if (client.has_left()) {
+    --abandoned_;
+    return false;
+  }
   if (drain_asked_) client.keep_alive = false;
   client.out = to_bytes(
       response, {.keep_alive = client.keep_alive, .without_body = client.without_body, .now = std::time(nullptr)});

@@ -84,6 +84,7 @@ class Loop {
   std::atomic<bool> stop_asked_{false};
   std::atomic<size_t> connections_{0};
   std::atomic<size_t> in_flight_{0};
+  std::atomic<size_t> abandoned_{0};
   Mutex mutex_;
   Answers answers_ TRIREME_GUARDED_BY(mutex_);  // the workers' to the loop
   Workers workers_;                             // last: its threads use the others

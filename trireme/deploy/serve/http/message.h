@@ -24,6 +24,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 struct Counts {
   size_t connections = 0;
   size_t in_flight = 0;  ///< whole requests that are not answered yet
+  size_t abandoned = 0;  ///< of these, those whose client has left
   bool draining = false;
 };
 
