@@ -1,6 +1,7 @@
-// `trireme infer --model-dir DIR --image FILE|DIR`
+// `trireme infer --model-dir DIR --image FILE|DIR...`
 #include <fmt/format.h>
 #include <malloc.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,6 +9,7 @@
 #include <climits>
 #include <cstdio>
 #include <functional>
+#include <nlohmann/json.hpp>
 
 #include "apps/infer_options.h"
 #include "apps/infer_pictures.h"
@@ -64,16 +66,70 @@ std::string line_of(const std::string& name, const infer::Prediction& best, int 
                      fmt::join(best.class_ids, ", "), join(scores, ", "), join(labels, ", "));
 }
 
+/// A JSON object for each picture, also for one without an answer.
+std::string json_line_of(const std::string& path, const Answer& answer) {
+  nlohmann::ordered_json line{{"image", path}};
+  if (answer.ok()) {
+    line["class_ids"] = answer.prediction.class_ids;
+    line["scores"] = answer.prediction.scores;
+    line["label_names"] = answer.prediction.label_names;
+  } else {
+    line["error"] = answer.error;
+  }
+  return line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+/// As PaddleClas names a picture; its whole path when names alone might not tell pictures apart.
+std::string name_of(const std::filesystem::path& file, const InferOptions& options) {
+  const bool single = options.images.size() == 1 && options.lists.empty() && !options.recursive;
+  return single ? file.filename().string() : file.string();
+}
+
+/// How far it is, on a terminal that shows no answers.
+class Progress {
+ public:
+  explicit Progress(size_t total)
+      : total_(total), shown_(::isatty(STDERR_FILENO) != 0 && ::isatty(STDOUT_FILENO) == 0) {}
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void advance(size_t pictures) {
+    constexpr auto kPause = std::chrono::milliseconds(100);
+    done_ += pictures;
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || (now < next_ && done_ < total_)) return;
+    next_ = now + kPause;
+    const double seconds = std::chrono::duration<double>(now - begin_).count();
+    fmt::print(stderr, "\r\x1b[K{} of {} pictures, {:.1f}/s", done_, total_, static_cast<double>(done_) / seconds);
+    std::fflush(stderr);
+  }
+  /// Before something else is printed there.
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+ private:
+  const size_t total_;
+  const bool shown_;
+  size_t done_ = 0;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::chrono::steady_clock::time_point next_ = begin_;
+};
+
 /// Returns how many had no answer.
-size_t show(const PictureBatch& batch, const std::vector<Answer>& answers, int digits) {
+size_t show(const PictureBatch& batch, const std::vector<Answer>& answers, const InferOptions& options,
+            const Progress& progress) {
   size_t failures = 0;
   for (size_t i = 0; i < answers.size(); ++i) {
-    if (answers[i].ok()) {
-      fmt::print("{}", line_of(batch.files[i].filename().string(), answers[i].prediction, digits));
-    } else {
-      print_error(fmt::format("{}: {}", printable(batch.files[i].string()), answers[i].error));
-      ++failures;
-    }
+    if (options.json_lines)
+      fmt::print("{}", json_line_of(batch.files[i].string(), answers[i]));
+    else if (answers[i].ok())
+      fmt::print("{}", line_of(name_of(batch.files[i], options), answers[i].prediction, options.score_digits));
+    if (answers[i].ok()) continue;
+    progress.clear();
+    print_error(fmt::format("{}: {}", printable(batch.files[i].string()), answers[i].error));
+    ++failures;
   }
   expect_printed();
   return failures;
@@ -82,8 +138,12 @@ size_t show(const PictureBatch& batch, const std::vector<Answer>& answers, int d
 size_t answer_all(const Predictor& predictor, const Pictures& pictures, const InferOptions& options) {
   PictureReader reader(predictor, pictures.files, options.batch_size);
   PictureBatch batch;
+  Progress progress(pictures.files.size());
   size_t failures = 0;
-  while (reader.next(batch)) failures += show(batch, predictor.predict(batch.prepared), options.score_digits);
+  while (reader.next(batch)) {
+    failures += show(batch, predictor.predict(batch.prepared), options, progress);
+    progress.advance(batch.files.size());
+  }
   return failures;
 }
 
@@ -156,19 +216,20 @@ void prepare_process() {
   ::mallopt(M_TRIM_THRESHOLD, INT_MAX);
 }
 
-void tell_skipped(const Pictures& pictures, const std::filesystem::path& folder) {
+void tell_skipped(const Pictures& pictures, const std::string& sources) {
   constexpr size_t kShown = 5;
   if (pictures.skipped.empty()) return;
   const size_t shown = std::min(kShown, pictures.skipped.size());
   const std::vector<std::string> names(pictures.skipped.begin(),
                                        pictures.skipped.begin() + static_cast<std::ptrdiff_t>(shown));
-  log_warning("[infer] {}: skipped, not files that end in .jpg, .jpeg or .png: {} ({}{})", printable(folder.string()),
+  log_warning("[infer] {}: skipped, not files that end in .jpg, .jpeg or .png: {} ({}{})", printable(sources),
               pictures.skipped.size(), printable(join(names, ", ")), shown < pictures.skipped.size() ? ", …" : "");
 }
 
 int answer(const InferOptions& options) {
-  const Pictures pictures = find_pictures(options.image);
-  tell_skipped(pictures, options.image);
+  const Pictures pictures =
+      find_pictures({.images = options.images, .lists = options.lists, .recursive = options.recursive});
+  tell_skipped(pictures, join(options.images, ", "));
   const Predictor predictor(options.model_dir, options.predictor);
   log_info("[infer] {}: {}", printable(predictor.model_name()), predictor.engine_name());
   const size_t failures = answer_all(predictor, pictures, options);

@@ -13,7 +13,10 @@ namespace trireme::apps {
 
 struct InferOptions {
   std::filesystem::path model_dir;
-  std::filesystem::path image;
+  std::vector<std::string> images;  ///< files, folders, patterns; "-": a picture on standard input
+  std::vector<std::string> lists;   ///< files with a name a line; "-": standard input
+  bool recursive = false;
+  bool json_lines = false;
   int batch_size = 1;
   int score_digits = 2;  ///< behind the point, as PaddleClas prints them
   bool benchmark = false;

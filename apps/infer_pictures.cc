@@ -1,8 +1,12 @@
 #include "apps/infer_pictures.h"
 
+#include <glob.h>
+
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <iterator>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -18,16 +22,24 @@ bool is_picture(const fs::path& path) {
   return std::find(kEndings.begin(), kEndings.end(), to_lower(path.extension().string())) != kEndings.end();
 }
 
+void add_entry(const fs::directory_entry& entry, const fs::path& folder, Pictures& found) {
+  std::error_code ignored;
+  const fs::file_type type = entry.status(ignored).type();  // a broken link counts as a picture that cannot be read
+  if (is_picture(entry.path()) && (type == fs::file_type::regular || type == fs::file_type::not_found))
+    found.files.push_back(entry.path());
+  else
+    found.skipped.push_back(entry.path().lexically_relative(folder).string());
+}
+
+template <typename Iterator>
 Pictures list_folder(const fs::path& folder) {
   Pictures found;
   std::error_code failed;
-  for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
+  for (Iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed)) {
     std::error_code ignored;
-    const fs::file_type type = entry->status(ignored).type();  // a broken link counts as a picture that cannot be read
-    if (is_picture(entry->path()) && (type == fs::file_type::regular || type == fs::file_type::not_found))
-      found.files.push_back(entry->path());
-    else
-      found.skipped.push_back(entry->path().filename().string());
+    const bool entered = std::is_same_v<Iterator, fs::recursive_directory_iterator> && entry->is_directory(ignored) &&
+                         !entry->is_symlink(ignored);
+    if (!entered) add_entry(*entry, folder, found);
   }
   if (failed) throw SystemError(failed.value(), "cannot read the folder {}", folder.string());
   std::sort(found.files.begin(), found.files.end());
@@ -35,9 +47,85 @@ Pictures list_folder(const fs::path& folder) {
   return found;
 }
 
+void append(Pictures& all, Pictures more) {
+  std::move(more.files.begin(), more.files.end(), std::back_inserter(all.files));
+  std::move(more.skipped.begin(), more.skipped.end(), std::back_inserter(all.skipped));
+}
+
+Pictures in_folder(const fs::path& folder, bool recursive) {
+  Pictures found =
+      recursive ? list_folder<fs::recursive_directory_iterator>(folder) : list_folder<fs::directory_iterator>(folder);
+  if (found.files.empty())
+    throw UsageError("no picture (.jpg, .jpeg, .png) in {}; other names there: {}", printable(folder.string()),
+                     found.skipped.size());
+  return found;
+}
+
+/// A file or a folder.
+Pictures at_path(const fs::path& image, bool recursive) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(image, failed);
+  if (status.type() == fs::file_type::not_found)
+    throw UsageError("there is no file or folder {}", printable(image.string()));
+  if (failed) throw UsageError("cannot look at {}: {}", printable(image.string()), failed.message());
+  if (fs::is_regular_file(status)) return {{image}, {}};
+  if (!fs::is_directory(status)) throw UsageError("{} is neither a file nor a folder", printable(image.string()));
+  return in_folder(image, recursive);
+}
+
+/// What the shell would make of it; nothing when it is not a pattern, or a file has just that name.
+std::vector<std::string> matches_of(const std::string& pattern) {
+  std::error_code ignored;
+  if (pattern.find_first_of("*?[") == std::string::npos || fs::exists(pattern, ignored)) return {};
+  glob_t found{};
+  std::vector<std::string> paths;
+  if (::glob(pattern.c_str(), 0, nullptr, &found) == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (paths.empty())
+    throw UsageError("there is no file or folder {}, and none fits it as a pattern", printable(pattern));
+  return paths;
+}
+
+Pictures of_image(const std::string& image, bool recursive) {
+  if (image == kStandardInput) return {{kStandardInput}, {}};
+  const std::vector<std::string> matches = matches_of(image);
+  if (matches.empty()) return at_path(image, recursive);
+  Pictures all;
+  for (const std::string& match : matches) append(all, at_path(match, recursive));
+  return all;
+}
+
+std::string all_of_stdin() {
+  std::string bytes;
+  std::array<char, 1 << 16> part;
+  while (const size_t count = std::fread(part.data(), 1, part.size(), stdin)) bytes.append(part.data(), count);
+  if (std::ferror(stdin) != 0) throw SystemError(errno, "cannot read standard input");
+  return bytes;
+}
+
+/// The names are taken as they are: what is wrong with one is told when its turn comes, as for any other picture.
+Pictures in_list(const std::string& list) {
+  const auto text = list == kStandardInput ? all_of_stdin() : read_file(list);
+  if (!text) throw SystemError(errno, "cannot read the list {}", printable(list));
+  Pictures found;
+  std::string_view rest = *text;
+  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // as some editors begin a file
+  for (std::string line : split(rest, '\n')) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!trim(line).empty()) found.files.emplace_back(std::move(line));
+  }
+  if (found.files.empty()) throw UsageError("the list {} names no picture", printable(list));
+  return found;
+}
+
 /// Returns what is wrong with the file, or "".
 std::string read_picture(const fs::path& file, std::string& bytes) {
   try {
+    if (file == kStandardInput) {
+      static const std::string once = all_of_stdin();  // a benchmark asks again
+      bytes = once;
+      return "";
+    }
     auto content = read_file(file);
     if (!content) return "cannot be read: " + errno_text(errno);
     bytes = std::move(*content);
@@ -49,19 +137,11 @@ std::string read_picture(const fs::path& file, std::string& bytes) {
 
 }  // namespace
 
-Pictures find_pictures(const fs::path& image) {
-  std::error_code failed;
-  const fs::file_status status = fs::status(image, failed);
-  if (status.type() == fs::file_type::not_found)
-    throw UsageError("there is no file or folder {}", printable(image.string()));
-  if (failed) throw UsageError("cannot look at {}: {}", printable(image.string()), failed.message());
-  if (fs::is_regular_file(status)) return {{image}, {}};
-  if (!fs::is_directory(status)) throw UsageError("{} is neither a file nor a folder", printable(image.string()));
-  Pictures found = list_folder(image);
-  if (found.files.empty())
-    throw UsageError("no picture (.jpg, .jpeg, .png) in {}; other names there: {}", printable(image.string()),
-                     found.skipped.size());
-  return found;
+Pictures find_pictures(const PictureSources& sources) {
+  Pictures all;
+  for (const std::string& image : sources.images) append(all, of_image(image, sources.recursive));
+  for (const std::string& list : sources.lists) append(all, in_list(list));
+  return all;
 }
 
 PictureBatch read_pictures(const infer::Predictor& predictor, std::vector<fs::path> files) {

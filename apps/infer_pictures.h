@@ -11,14 +11,23 @@
 
 namespace trireme::apps {
 
-struct Pictures {
-  std::vector<std::filesystem::path> files;
-  std::vector<std::string> skipped;  ///< names in the folder that are not pictures
+/// Stands for the picture on standard input.
+inline constexpr const char* kStandardInput = "-";
+
+struct PictureSources {
+  std::vector<std::string> images;  ///< files, folders, patterns of glob(7), "-"
+  std::vector<std::string> lists;   ///< files with a name a line, or "-"
+  bool recursive = false;           ///< folders with their subfolders
 };
 
-/// The file itself, or the JPEG and PNG files of a folder by name, without its subfolders. Throws UsageError when there
-/// is none.
-Pictures find_pictures(const std::filesystem::path& image);
+struct Pictures {
+  std::vector<std::filesystem::path> files;
+  std::vector<std::string> skipped;  ///< paths in folders that are not pictures
+};
+
+/// All of them, in the order of the sources: the file itself, the JPEG and PNG files of a folder by name, what a pattern
+/// finds, what a list names. Throws UsageError for a source without any, SystemError.
+Pictures find_pictures(const PictureSources& sources);
 
 /// A batch of files that were read and decoded.
 struct PictureBatch {

@@ -1,9 +1,11 @@
 // `trireme serve --model-dir DIR --port N`
 #include <malloc.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <future>
@@ -16,8 +18,9 @@
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
 #include "trireme/core/text.h"
-#include "trireme/deploy/infer/predictor.h"
+#include "trireme/core/workers.h"
 #include "trireme/deploy/serve/http/server.h"
+#include "trireme/deploy/serve/models.h"
 #include "trireme/deploy/serve/options.h"
 #include "trireme/deploy/serve/port_file.h"
 #include "trireme/deploy/serve/service.h"
@@ -55,7 +58,7 @@ std::optional<int> next_signal(proc::SignalGate& gate, int end, Deadline deadlin
 std::optional<int> wait_drained(proc::SignalGate& gate, const http::Server& server, Deadline deadline) {
   const Deadline echoes = Deadline::in(kImpatience);
   while (const auto number = next_signal(gate, server.stopped_fd(), deadline))
-    if (echoes.passed()) return number;
+    if (*number != SIGHUP && echoes.passed()) return number;
   return std::nullopt;
 }
 
@@ -104,16 +107,10 @@ UniqueFd listen_to(const serve::ServeOptions& options) {
   }
 }
 
-struct Model {
-  explicit Model(const serve::ServeOptions& options)
-      : predictor(options.model_dir, options.predictor), service(predictor, options.service) {}
-  infer::Predictor predictor;
-  serve::Service service;
-};
-
-std::unique_ptr<Model> make_model(const serve::ServeOptions& options) {
+std::unique_ptr<serve::Service> make_service(const serve::ServeOptions& options) {
   try {
-    return std::make_unique<Model>(options);
+    const auto find = [&options] { return serve::models_in(options.model_dir, options.predictor); };
+    return std::make_unique<serve::Service>(find, options.service);
   } catch (const serve::TooLittleMemory&) {
     throw;
   } catch (const Error& error) {
@@ -122,14 +119,60 @@ std::unique_ptr<Model> make_model(const serve::ServeOptions& options) {
 }
 
 /// On a thread of its own: a signal ends the program at once, however long the engine takes or whether it hangs.
-std::unique_ptr<Model> load_model(const serve::ServeOptions& options, proc::SignalGate& gate) {
+std::unique_ptr<serve::Service> load_models(const serve::ServeOptions& options, proc::SignalGate& gate) {
   FdPair loading = make_pipe();
-  auto model = std::async(std::launch::async, [&] {
+  auto service = std::async(std::launch::async, [&] {
     const UniqueFd closed_at_the_end = std::move(loading.second);
-    return make_model(options);
+    return make_service(options);
   });
-  if (const auto number = next_signal(gate, loading.first.get(), Deadline::never())) leave(kSignalled + *number);
-  return model.get();
+  while (const auto number = next_signal(gate, loading.first.get(), Deadline::never()))
+    if (*number != SIGHUP) leave(kSignalled + *number);
+  return service.get();
+}
+
+/// Loads the models again on a thread of its own: the server goes on meanwhile, even if an engine hangs. Wishes that
+/// come during a reload are one wish.
+class Reloader {
+ public:
+  explicit Reloader(serve::Service& service) : service_(service) {}
+  void ask() {
+    ++wishes_;
+    worker_.run([this] {
+      if (wishes_.exchange(0) > 0) service_.reload();
+    });
+  }
+
+ private:
+  serve::Service& service_;
+  std::atomic<int> wishes_{0};
+  Workers worker_{1, "the reload of models"};
+};
+
+/// The signal that ends the server, or nothing: it has stopped by itself. SIGHUP reloads.
+std::optional<int> wait_for_end(proc::SignalGate& gate, const http::Server& server, Reloader& reloader) {
+  while (const auto number = next_signal(gate, server.stopped_fd(), Deadline::never())) {
+    if (*number != SIGHUP) return number;
+    reloader.ask();
+  }
+  return std::nullopt;
+}
+
+void print_greeting(const serve::Service& service, const serve::ServeOptions& options, uint16_t port) {
+  const std::vector<std::string> names = service.models().names();
+  const std::string engine = service.models().find(names.at(0))->predictor().engine_name();
+  fmt::print("serving {} on http://{} ({}, batches of up to {})\n", printable(join(names, ", ")),
+             to_string(Endpoint{options.host, port}), engine, options.service.max_batch);
+  std::fflush(stdout);
+}
+
+/// The time in which load balancers learn that the server is not ready, while it answers as ever.
+void wait_before_drain(proc::SignalGate& gate, const http::Server& server, serve::Service& service,
+                       const serve::ServeOptions& options, int number) {
+  if (options.drain_delay == Clock::duration(0)) return;
+  service.retire();
+  log_info("[serve] SIG{}: not ready any more; the port stays open for {:.3g} s (--drain-delay)",
+           ::sigabbrev_np(number), std::chrono::duration<double>(options.drain_delay).count());
+  if (const auto second = wait_drained(gate, server, Deadline::in(options.drain_delay))) leave(kSignalled + *second);
 }
 
 int serve_model(const serve::ServeOptions& options) {
@@ -138,16 +181,15 @@ int serve_model(const serve::ServeOptions& options) {
   UniqueFd listener = listen_to(options);
   serve::PortFile port_file(
       options.port_file);  // after listening: a server without its port must not remove the file of another
-  const auto model = load_model(options, gate);
+  const auto service = load_models(options, gate);
   http::Server server(
-      std::move(listener), options.server, [&](http::Request& request) { return model->service.handle(request); },
-      [&](int status, double seconds) { model->service.metrics().count_request(status, seconds); });
+      std::move(listener), options.server, [&](http::Request& request) { return service->handle(request); },
+      [&](int status, double seconds) { service->metrics().count_request(status, seconds); });
   port_file.write(server.port());
-  fmt::print("serving {} on http://{} ({}, batches of up to {})\n", printable(model->predictor.model_name()),
-             to_string(Endpoint{options.host, server.port()}), model->predictor.engine_name(),
-             options.service.max_batch);
-  std::fflush(stdout);
-  const auto number = next_signal(gate, server.stopped_fd(), Deadline::never());
+  print_greeting(*service, options, server.port());
+  Reloader reloader(*service);
+  const auto number = wait_for_end(gate, server, reloader);
+  if (number) wait_before_drain(gate, server, *service, options, *number);
   port_file.remove();  // before the port is free for others
   leave(number ? drain(gate, server, options, *number) : kStopped);
 }

@@ -4,8 +4,8 @@
 #   setup.sh build      compiler, libraries, libtorch, OpenVINO          (about 1.5 GB; 6 GB with a GPU)
 #   setup.sh test       also etcd, sshd, network tools
 #   setup.sh sanitize   also clang and its tools
-#   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB)
-#   setup.sh where libtorch|openvino|peers      prints the folder; installs nothing
+#   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB), and Triton's HTTP client
+#   setup.sh where libtorch|openvino|peers|client      prints the folder; installs nothing
 #
 # Packages come from apt (setup/packages-*.txt), wheels from the Python package index (setup/versions.lock). Wheels go
 # into ${XDG_CACHE_HOME:-~/.cache}/trireme, shared by all clones; the user's Python is never touched.
@@ -66,7 +66,7 @@ section() { sed -n "/^# \[$1\]/,/^$/{/^[^#]/p}" "$here/versions.lock"; }
 # A name that changes when the section's pins do.
 section_id() {
   local version digest
-  version=$(section "$1" | sed -n 's/^\(torch\|openvino\)==\([^ ]*\).*/\2/p' | tail -n 1)
+  version=$(section "$1" | sed -n 's/^\(torch\|openvino\|tritonclient\)==\([^ ]*\).*/\2/p' | tail -n 1)
   digest=$(section "$1" | sha256sum)
   echo "$1-$version-${digest:0:8}"
 }
@@ -91,7 +91,8 @@ where() {
     libtorch) echo "${TRIREME_TORCH_DIR:-$cache/$(section_id "$(libtorch_section)")}" ;;
     openvino) echo "${TRIREME_OPENVINO_DIR:-$cache/$(section_id openvino)/openvino}" ;;
     peers) echo "$cache/$(section_id peers)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
-    *) die "unknown: where $1 (libtorch, openvino, peers)" ;;
+    client) echo "$cache/$(section_id client)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
+    *) die "unknown: where $1 (libtorch, openvino, peers, client)" ;;
   esac
 }
 
@@ -120,6 +121,13 @@ fetch_peers() {
   "$1/bin/python" -c 'import torch.distributed, paddle' >&2
 }
 
+# Apart from the peers: an other pin there does not fetch their 6 GB again.
+fetch_client() {
+  "$(peers_python)" -m venv "$1"
+  pip_install "$1" client
+  "$1/bin/python" -c 'import tritonclient.http' >&2
+}
+
 # Fills the folder once, however many clones ask at the same time. A folder without its mark was interrupted.
 cached() {  # cached DIR SIZE FUNCTION
   local dir=$1 size=$2 fetch=$3 start
@@ -141,6 +149,7 @@ cached() {  # cached DIR SIZE FUNCTION
 libtorch() { [ -n "${TRIREME_TORCH_DIR:-}" ] || cached "$(where libtorch)" "libtorch (1.3 GB; with CUDA 6 GB)" fetch_libtorch; }
 openvino() { [ -n "${TRIREME_OPENVINO_DIR:-}" ] || cached "$cache/$(section_id openvino)" "OpenVINO (60 MB)" fetch_openvino; }
 peers() { cached "$(where peers)" "the Python peers (6 GB)" fetch_peers; }
+client() { cached "$(where client)" "Triton's HTTP client (170 MB)" fetch_client; }
 
 # --------------------------------------------------------------------------------------------------------------------
 
@@ -148,7 +157,7 @@ case "${1:-}" in
   build) packages build; libtorch; openvino ;;
   test) packages build test; libtorch; openvino ;;
   sanitize) packages build test sanitize; libtorch; openvino ;;
-  interop) packages build test interop; libtorch; openvino; peers ;;
+  interop) packages build test interop; libtorch; openvino; peers; client ;;
   where) where "${2:-}" ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 2 ;;
 esac

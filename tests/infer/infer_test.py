@@ -1,5 +1,6 @@
 """`trireme infer` from outside: answers, options, and everything that can be wrong with models and pictures."""
 
+import json
 import math
 import os
 import re
@@ -79,6 +80,68 @@ class Answers(AnswersCase):
         self.assertRegex(result.out, r"throughput\(images/s\): [\d.]+")
 
 
+class Inputs(AnswersCase):
+    def paths(self, *words, **options):
+        result = self.infer(*words, "--format", "jsonl", **options)
+        return [json.loads(line)["image"] for line in result.out.splitlines()]
+
+    def test_several_images_patterns_and_folders(self):
+        first, second, *_ = (f"pictures/{name}" for name in self.names)
+        self.assertEqual(self.paths("--image", second, "--image", first), [second, first])
+        everything = [f"pictures/{name}" for name in self.names]
+        self.assertEqual(self.paths("--image", "pictures/*"), everything)
+        self.assertEqual(self.paths("--image", "pict*", "--image", first), [*everything, first])
+        os.rename(self.folder / first, self.folder / "pictures/[a].png")
+        self.assertEqual(self.paths("--image", "pictures/[a].png"), ["pictures/[a].png"], "a name, not a pattern")
+        self.assert_says(self.infer("--image", "no*thing", code=1), r"there is no file or folder no\*thing, and none fits it as a pattern")
+
+    def test_subfolders(self):
+        deep = self.folder / "pictures/deep/er"
+        deep.mkdir(parents=True)
+        shutil.move(self.folder / "pictures" / self.names[0], deep)
+        found = self.paths("--image", "pictures", "--recursive")
+        self.assertEqual(sorted(found), sorted([f"pictures/deep/er/{self.names[0]}",
+                                                *(f"pictures/{name}" for name in self.names[1:])]))
+        text = self.infer("--image", "pictures", "--recursive")
+        self.assertIn(f"pictures/deep/er/{self.names[0]}:\t", text.out)
+        self.assert_says(self.infer("--image", "pictures"), r"skipped.*\(deep\)")
+
+    def test_lists(self):
+        names = [f"pictures/{name}" for name in self.names]
+        (self.folder / "list.txt").write_bytes(b"\xef\xbb\xbf" + "\r\n".join([*names, "", "gone.png"]).encode())
+        result = self.infer("--list", "list.txt", "--format", "jsonl", code=1)
+        lines = [json.loads(line) for line in result.out.splitlines()]
+        self.assertEqual([line["image"] for line in lines], [*names, "gone.png"])
+        self.assertRegex(lines[-1]["error"], "No such file")
+        self.assert_says(result, f"1 of {len(names) + 1} pictures could not be answered")
+        self.assert_says(self.infer("--list", "nowhere.txt", code=1), "cannot read the list nowhere.txt: No such file")
+
+    def test_standard_input(self):
+        expected = self.infer("--image", f"pictures/{self.names[0]}").out.split(":", 1)[1]
+        command = f"{TRIREME} infer --model-dir inference"
+        for words, name in ((f"{command} --image - <pictures/{self.names[0]}", "-"),
+                            (f"echo pictures/{self.names[0]} | {command} --list -", f"pictures/{self.names[0]}")):
+            result = self.run_words("sh", "-c", words)
+            self.assertEqual(result.out.split(":", 1), [name, expected])
+
+    def test_json_lines(self):
+        (self.folder / "pictures/zz.png").write_bytes(b"no picture")
+        result = self.infer("--image", "pictures", "--format", "jsonl", "--topk", 2, code=1)
+        *good, bad = [json.loads(line) for line in result.out.splitlines()]
+        text = self.answers(self.infer("--image", "pictures", "--topk", 2, code=1))
+        self.assertEqual([[str(number) for number in line["class_ids"]] for line in good],
+                         [ids.split(", ") for ids, _, _ in text.values()])
+        self.assertEqual(sorted(good[0]), ["class_ids", "image", "label_names", "scores"])
+        self.assertEqual(sorted(bad), ["error", "image"])
+
+    def test_progress_on_a_terminal(self):
+        words = f"{TRIREME} infer --model-dir inference --image pictures >answers"
+        for command, shown in ((["script", "-qec", words, "/dev/null"], True), (["sh", "-c", words], False)):
+            result = self.run_words(*command)
+            self.assertEqual(f"{len(self.names)} of {len(self.names)} pictures" in result.text, shown, result.text)
+            self.assertEqual(len((self.folder / "answers").read_text().splitlines()), len(self.names))
+
+
 class Wrong(AnswersCase):
     def test_bad_pictures_are_named_and_the_others_answered(self):
         good = self.answers(self.infer("--image", "pictures"))
@@ -149,9 +212,22 @@ class Wrong(AnswersCase):
             path.mkdir()
             self.refused(f"inference/{file} is not a file", "--engine", engine)
 
+    def unsealed(self):
+        """inference.yml without its own checksum, as for whoever edits it."""
+        return "".join((self.folder / "inference/inference.yml").read_text().splitlines(keepends=True)[1:-1])
+
+    def test_a_changed_byte_of_the_description_is_an_error(self):
+        path = self.folder / "inference/inference.yml"
+        whole = path.read_bytes()
+        for at in range(0, len(whole), len(whole) // 20):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1:])
+            self.refused("inference/inference.yml was changed or damaged since it was exported")
+        path.write_text(self.unsealed())
+        self.assert_says(self.infer("--image", "pictures"), "inference.yml has no checksum")
+
     def forget_sums(self):
         path = self.folder / "inference/inference.yml"
-        path.write_text(re.sub(r"^Files:\n(  .*\n)+", "", path.read_text(), flags=re.M))
+        path.write_text(re.sub(r"^Files:\n(  .*\n)+", "", self.unsealed(), flags=re.M))
         self.assertNotIn("crc32c", path.read_text())
 
     def test_scores_that_are_not_finite(self):
@@ -177,7 +253,7 @@ class Wrong(AnswersCase):
 
     def test_wrong_descriptions(self):
         path = self.folder / "inference/inference.yml"
-        text = path.read_text()
+        text = self.unsealed()
         for old, new, words in (("class_num: 4", "class_num: 5", "4 labels for 5 classes"),
                                 ("3, 28, 28", "3, 32, 32", r"reads \[\?,3,28,28\], but inference.yml says \[\?,3,32,32\]"),
                                 ("CropImage", "CropImag", "did you mean 'CropImage'"),
@@ -207,8 +283,9 @@ class Wrong(AnswersCase):
                             (("--image", "x", "--engine", "tensorrt"), "auto, openvino, torch"),
                             (("--image", "x", "--use-gpu=perhaps"), "true or false"),
                             (("--image", "x", "--use-gpu", "--engine", "openvino"), "take --engine torch"),
-                            (("--image", "x", "--image", "y"), "--image is there twice; it takes one file, or a folder"),
-                            (("--image", "x.png", "y.png"), "'y.png' belongs to no option; --image takes one file"),
+                            (("--image", "x.png", "y.png"), "'y.png' belongs to no option; give each file its own --image"),
+                            (("--image", "-", "--list", "-"), "standard input \\(-\\) is named 2 times"),
+                            (("--image", "x", "--format", "xml"), "must be text or jsonl"),
                             (("--image", "x", "--score-digits", "10"), "from 0 to 9")):
             self.assert_says(self.infer(*words, code=2), said)
         self.assert_says(self.infer("--image", "nowhere.jpg", code=1), "there is no file or folder nowhere.jpg")

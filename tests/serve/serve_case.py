@@ -99,6 +99,10 @@ class Server:
         lines = [line for line in self.get("/metrics").text.splitlines() if not line.startswith("#")]
         return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in lines}
 
+    def cpu_seconds(self):
+        fields = Path(f"/proc/{self.job.pid}/stat").read_text().rsplit(") ", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory_kb(self, kind="VmRSS"):
         """VmHWM: the most there was so far."""
         return int(re.search(kind + r":\s+(\d+)", Path(f"/proc/{self.job.pid}/status").read_text())[1])

@@ -2,6 +2,7 @@
 
 import base64
 import concurrent.futures
+import email.utils
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import shutil
 import signal
 import socket
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -49,6 +51,22 @@ class AnswersCase(ServeCase):
         answer = server.post(json_of(png(1), b"no picture", png(2)), "application/json")
         self.assertEqual(answer.status, 200)
         self.assertEqual(["error" in prediction for prediction in answer.json()["predictions"]], [False, True, False])
+
+    def test_a_text_that_is_not_base64_among_good_pictures(self):
+        server = self.serve()
+        good = base64.b64encode(png(1)).decode()
+        answer = server.post(json.dumps({"images": [good, "not Base64!!", good]}), "application/json")
+        self.assertEqual(answer.status, 200, answer.text)
+        first, bad, last = answer.json()["predictions"]
+        self.assertRegex(bad["error"], "character 4 is not Base64")
+        self.assertEqual(first, last)
+
+    def test_answers_are_dated(self):
+        server = self.serve()
+        for answer in (server.get("/healthz"), server.get("/nowhere"), server.post(png(1))):
+            sent = email.utils.parsedate_to_datetime(answer.headers["Date"])
+            self.assertLess(abs(sent.timestamp() - time.time()), SECONDS)
+            self.assertRegex(answer.headers["Date"], r"^\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT$")
 
     def test_many_clients_at_once_get_what_each_would_alone(self):
         server = self.serve("--batch-size", 4)
@@ -223,6 +241,158 @@ class Refusals(ServeCase):
         self.assertEqual(late.post(black_png(2000, 2000)).status, 504)
 
 
+class Hostile(ServeCase):
+    """Clients that cost more than they should."""
+
+    def posted(self, body, kind):
+        head = f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+    def test_work_for_clients_that_have_left_is_dropped(self):
+        server = self.serve()
+        request = self.posted(json_of(*[black_png(5792, 5792)] * 64).encode(), "application/json")
+        self.assertLess(len(request), 16 << 20)
+        before = server.cpu_seconds()
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", server.port)) as client:
+                client.sendall(request)
+        began = time.monotonic()
+        self.assertEqual(server.post(png(1)).status, 200)
+        self.assertLess(time.monotonic() - began, 10)
+        wait_for(lambda: server.metrics()["trireme_in_flight"] == 1, SECONDS, "the end of the others")
+        self.assertEqual(server.metrics()['trireme_requests_total{status="499"}'], 10)
+        self.assertLess(server.cpu_seconds() - before, 15)  # all of them: 200
+
+    def test_a_client_that_is_done_with_sending_waits_for_its_answer(self):
+        server = self.serve()
+        for version in (b"HTTP/1.1", b"HTTP/1.0"):
+            request = self.posted(black_png(3000, 3000), "image/png").replace(b"HTTP/1.1", version, 1)
+            answer = server.raw(request.replace(b"Host", b"Connection: close\r\nHost", 1))
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 OK\r\n"), answer[:100])
+            self.assertEqual(answer.count(b"HTTP/1.1"), 1)
+
+    def test_unfinished_bodies_do_not_lock_others_out(self):
+        server = self.serve()
+        length = (256 << 20) // 24  # of 256M, the --memory-limit, they leave a few bytes
+        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: %d\r\n\r\n" % length
+        for _ in range(24):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=SECONDS)
+            self.addCleanup(client.close)
+            client.sendall(head + bytes(length - 1))
+        time.sleep(1.5)  # until all of it has arrived, and longer than a sender is spared
+        began = time.monotonic()
+        wait_for(lambda: server.post(png(1)).status == 200, SECONDS, "an answer beside them")
+        self.assertLess(time.monotonic() - began, 5)
+        for _ in range(20):
+            self.assertEqual(server.post(png(1)).status, 200)
+
+
+class Reload(ServeCase):
+    def setUp(self):
+        super().setUp()
+        self.live = shutil.copytree(self.model(), self.folder / "live")
+
+    def other_model(self):
+        return exported_model(self, more=", in_channels: 3, infer_add_softmax: False")
+
+    def replace_model(self, source):
+        for file in Path(source).iterdir():
+            shutil.copy(file, self.live / file.name)
+
+    def scores(self, server):
+        return server.post(png(1), path="/v1/predict?topk=4").json()["predictions"][0]["scores"]
+
+    def test_sighup_loads_the_model_that_is_there_now(self):
+        server = Server(self, self.start_server("--model-dir", self.live))
+        before = self.scores(server)
+        self.replace_model(self.other_model())
+        self.assertEqual(self.scores(server), before)
+        server.job.signal(signal.SIGHUP)
+        server.job.wait_output("reload: LeNet is loaded again", SECONDS)
+        self.assertNotEqual(self.scores(server), before)
+        wait_for(lambda: server.metrics()['trireme_reloads_total{result="ok"}'] == 1, SECONDS, "the old one's end")
+        server.job.signal(signal.SIGTERM)
+        self.assert_ends(server.job.wait(10), 0)
+
+    def test_a_reload_that_fails_keeps_the_old_model_and_says_why(self):
+        server = Server(self, self.start_server("--model-dir", self.live))
+        before = self.scores(server)
+        os.truncate(self.live / "inference.onnx", 1000)
+        server.job.signal(signal.SIGHUP)
+        server.job.wait_output("reload: LeNet stays as it was: .*inference.onnx has 1000 bytes", SECONDS)
+        self.assertEqual(self.scores(server), before)
+        self.assertEqual(server.get("/healthz").status, 200)
+        shutil.rmtree(self.live)
+        server.job.signal(signal.SIGHUP)
+        server.job.wait_output("there is no folder", SECONDS)
+        self.assertEqual(self.scores(server), before)
+        wait_for(lambda: server.metrics()['trireme_reloads_total{result="failed"}'] == 2, SECONDS, "the count")
+
+    def test_no_request_is_lost_while_models_change(self):
+        server = Server(self, self.start_server("--model-dir", self.live))
+        statuses, stop = [], threading.Event()
+
+        def ask():
+            connection = server.connect()
+            while not stop.is_set():
+                statuses.append(server.post(png(1), connection=connection).status)
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for client in clients:
+            client.start()
+        for count in range(1, 4):
+            server.job.signal(signal.SIGHUP)
+            wait_for(lambda: server.metrics().get('trireme_reloads_total{result="ok"}') == count, SECONDS, "the reload")
+        stop.set()
+        for client in clients:
+            client.join()
+        self.assertEqual(set(statuses), {200})
+
+
+class SeveralModels(ServeCase):
+    def setUp(self):
+        super().setUp()
+        self.models = self.folder / "models"
+        shutil.copytree(self.model(), self.models / "soft")
+        shutil.copytree(exported_model(self, more=", in_channels: 3, infer_add_softmax: False"), self.models / "raw")
+        (self.models / "notes").mkdir()
+        (self.models / "readme.txt").write_text("not a model")
+
+    def start(self, *options):
+        return Server(self, self.start_server("--model-dir", self.models, *options))
+
+    def test_each_is_asked_by_its_folders_name(self):
+        server = self.start()
+        scores = {name: server.post(png(1), path=f"/v1/models/{name}/predict?topk=4").json()["predictions"][0]["scores"]
+                  for name in ("soft", "raw")}
+        self.assertAlmostEqual(sum(scores["soft"]), 1, places=5)
+        self.assertNotAlmostEqual(sum(scores["raw"]), 1, places=3)
+        answer = server.post(png(1))
+        self.assertEqual((answer.status, answer.error()[0]), (400, "which_model"))
+        self.assertRegex(answer.error()[1], "raw, soft")
+        answer = server.post(png(1), path="/v1/models/other/predict")
+        self.assertEqual((answer.status, answer.error()[0]), (404, "no_such_model"))
+        self.assertEqual(server.get("/healthz").json()["models"], ["raw", "soft"])
+        self.assertIn("notes", server.job.output())  # skipped, as it has no inference.yml
+
+    def test_a_reload_adds_changes_and_removes(self):
+        server = self.start()
+        shutil.copytree(self.models / "raw", self.models / "third")
+        shutil.rmtree(self.models / "raw")
+        os.truncate(self.models / "soft/inference.onnx", 10)
+        server.job.signal(signal.SIGHUP)
+        server.job.wait_output("soft stays as it was", SECONDS)
+        wait_for(lambda: server.get("/healthz").json()["models"] == ["soft", "third"], SECONDS, "the new list")
+        for name in ("soft", "third"):
+            self.assertEqual(server.post(png(1), path=f"/v1/models/{name}/predict").status, 200)
+
+    def test_one_that_cannot_be_loaded_ends_the_start(self):
+        os.truncate(self.models / "soft/inference.onnx", 10)
+        result = self.start_server("--model-dir", self.models).wait(SECONDS)
+        self.assert_ends(result, 1)
+        self.assert_says(result, "soft.*inference.onnx has 10 bytes")
+
+
 class Start(ServeCase):
     def end(self, *options):
         return self.start_server(*options).wait(SECONDS)
@@ -312,6 +482,28 @@ class End(ServeCase):
         self.assertEqual((answer.status, answer.headers["Connection"]), (200, "close"))
         answer.read()
         self.assert_ends(server.job.wait(10), 0)
+
+    def test_the_port_stays_open_for_the_drain_delay(self):
+        server = self.serve("--drain-delay", "1500ms")
+        self.assertEqual(server.get("/healthz").status, 200)
+        began = time.monotonic()
+        server.job.signal(signal.SIGTERM)
+        server.job.wait_output("SIGTERM: not ready")
+        health = server.get("/healthz")
+        self.assertEqual((health.status, health.json()["status"]), (503, "draining"))
+        self.assertEqual(server.get("/v2/health/ready").status, 503)
+        self.assertEqual(server.get("/v2/health/live").status, 200)
+        self.assertEqual(server.post(png(1)).status, 200, "a client that comes meanwhile is answered")
+        self.assert_ends(server.job.wait(10), 0)
+        self.assertGreater(time.monotonic() - began, 1.4)
+
+    def test_a_second_signal_ends_the_drain_delay(self):
+        server = self.serve("--drain-delay", "1h")
+        server.job.signal(signal.SIGTERM)
+        server.job.wait_output("SIGTERM: not ready")
+        time.sleep(0.2)  # sooner it would be part of the first
+        server.job.signal(signal.SIGTERM)
+        self.assert_ends(server.job.wait(10), 128 + signal.SIGTERM)
 
     def refuses(self, server):
         try:

@@ -5,6 +5,7 @@
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
 #include "trireme/deploy/bundle/description.h"
 
 namespace trireme::bundle {
@@ -175,6 +176,38 @@ TEST(Bundle, PicturesOfAnySizeBecomeThoseOfMnist) {
   const image::Transforms transforms = make_transforms(grey);
   EXPECT_EQ(transforms.width(), 28);
   EXPECT_EQ(transforms.channels(), 3);
+}
+
+TEST(Bundle, NoByteOfTheDescriptionCanChangeUnnoticed) {
+  const TempDir folder("bundle");
+  write(folder.path(), parse(kText, "f"));
+  const std::filesystem::path file = folder.path() / kDescriptionFile;
+  const std::string whole = read_file(file).value();
+  EXPECT_EQ(read(folder.path()).topk, 1);
+  for (size_t at = 0; at < whole.size(); ++at) {
+    for (const char flip : {'\x01', '\x80'}) {
+      std::string changed = whole;
+      changed[at] = static_cast<char>(changed[at] ^ flip);
+      write_file_atomically(file, changed, {.durable = false});
+      EXPECT_THAT(refusal([&] { read(folder.path()); }),
+                  AllOf(HasSubstr("inference.yml"), HasSubstr("changed or damaged since it was exported")))
+          << at;
+    }
+  }
+  for (size_t size = 1; size < whole.size(); size += 7) {
+    write_file_atomically(file, whole.substr(0, size), {.durable = false});
+    EXPECT_NE(refusal([&] { read(folder.path()); }), "") << size;
+  }
+  write_file_atomically(file, whole + "\n", {.durable = false});
+  EXPECT_NE(refusal([&] { read(folder.path()); }), "");
+}
+
+TEST(Bundle, ADescriptionOfAnOlderTriremeIsReadWithANote) {
+  const TempDir folder("bundle");
+  write_file_atomically(folder.path() / kDescriptionFile, kText);
+  const CaughtLog log;
+  EXPECT_EQ(read(folder.path()).model_name, "LeNet");
+  EXPECT_EQ(log.count("has no checksum"), 1U);
 }
 
 }  // namespace

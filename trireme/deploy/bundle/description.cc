@@ -8,9 +8,11 @@
 #include "trireme/config/parse.h"
 #include "trireme/config/unread.h"
 #include "trireme/config/write.h"
+#include "trireme/core/crc32c.h"
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/log.h"
 #include "trireme/core/text.h"
 
 namespace trireme::bundle {
@@ -28,6 +30,26 @@ constexpr std::array<const char*, 3> kActivations{"softmax", "sigmoid", "none"};
 constexpr const char* kAdvice =
     "one of them is of another export, or was not copied whole: export again, or copy the whole folder again (without "
     "Files in inference.yml nothing is compared)";
+
+constexpr std::string_view kSealTop = "# CRC-32C of the lines between this one and the last: ";
+constexpr std::string_view kSealEnd = "# CRC-32C of the lines above, without the first: ";
+
+/// Requires a text that `seal` made, whole or damaged, or one that it did not.
+void check_seal(const std::string& text, const std::string& source) {
+  const size_t end = text.rfind(kSealEnd);
+  const bool has_top = text.starts_with(kSealTop), has_end = end != std::string::npos;
+  if (!has_top && !has_end) {
+    log_info("[infer] {} has no checksum, as it is of an older Trireme or written by hand: damage would go unnoticed",
+             printable(source));
+    return;
+  }
+  const size_t begin = text.find('\n') + 1;
+  if (has_top && has_end && begin <= end && text == seal(text.substr(begin, end - begin))) return;
+  throw UsageError(
+      "{} was changed or damaged since it was exported: its checksum is wrong; export again, or copy the whole folder "
+      "again (if you have edited it: remove its first and its last line)",
+      printable(source));
+}
 
 /// [-1, channels, height, width]
 void read_shape(const Node& node, Input& input) {
@@ -192,7 +214,13 @@ Description read(const fs::path& folder) {
   if (!text)
     throw UsageError("cannot read {}: {}; `trireme export` writes it beside the network", printable(file.string()),
                      errno_text(errno));
+  check_seal(*text, file.string());
   return parse(*text, file.string());
+}
+
+std::string seal(const std::string& text) {
+  const uint32_t sum = crc32c(text);
+  return fmt::format("{}{:08x}\n{}{}{:08x}\n", kSealTop, sum, text, kSealEnd, sum);
 }
 
 std::string to_yaml(const Description& description) {
@@ -209,7 +237,7 @@ std::string to_yaml(const Description& description) {
 Description write(const fs::path& folder, Description description) {
   const fs::path file = folder / kDescriptionFile;
   description.files = networks_in(folder);
-  const std::string text = to_yaml(description);
+  const std::string text = seal(to_yaml(description));
   parse(text, file.string());  // what read() would refuse is refused here
   std::error_code failed;
   fs::create_directories(folder, failed);

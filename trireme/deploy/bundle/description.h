@@ -74,7 +74,8 @@ struct Description {
   std::map<std::string, FileSum> files = {};
 };
 
-/// Reads FOLDER/inference.yml. Throws UsageError: no such folder or file, or what is wrong in which line of it.
+/// Reads FOLDER/inference.yml. Throws UsageError: no such folder or file, a file that was changed since it was written, or
+/// what is wrong in which line of it. A file without a seal (seal()) is read, and a note in the log says so.
 Description read(const std::filesystem::path& folder);
 /// The same from the text of the file; `source` stands in messages for its path.
 Description parse(const std::string& text, const std::string& source);
@@ -84,6 +85,9 @@ Description parse(const std::string& text, const std::string& source);
 /// refuse, SystemError when the disk does.
 Description write(const std::filesystem::path& folder, Description description);
 std::string to_yaml(const Description& description);
+/// The text between two comments that hold its CRC-32C: no byte of the result can change unnoticed. Twice, so that a
+/// damaged comment is not taken for the text of an older Trireme, which has none.
+std::string seal(const std::string& text);
 
 /// Throws UsageError when FOLDER/`name` is not, to the byte, the network that was exported with `description`. A
 /// description without Files passes. SystemError: it cannot be read.

@@ -39,7 +39,7 @@ struct BatcherOptions {
 };
 
 /// Why a call was not answered. Expected under load, so no trireme::Error: the caller turns it into a status.
-enum class Unanswered { queue_full, timed_out, stopped };
+enum class Unanswered { queue_full, timed_out, stopped, client_left };
 class UnansweredError : public std::runtime_error {
  public:
   explicit UnansweredError(Unanswered reason) : std::runtime_error("not answered by the batcher"), reason_(reason) {}

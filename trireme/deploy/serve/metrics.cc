@@ -64,6 +64,11 @@ void Metrics::count_failed_picture() {
   ++failed_pictures_;
 }
 
+void Metrics::count_reload(bool all) {
+  std::lock_guard lock(mutex_);
+  ++(all ? reloads_ : failed_reloads_);
+}
+
 std::string Metrics::text(const Gauges& gauges) const {
   std::lock_guard lock(mutex_);
   std::string text = head("trireme_requests_total", "counter", "Requests answered, by HTTP status.");
@@ -77,6 +82,10 @@ std::string Metrics::text(const Gauges& gauges) const {
   text += batch_seconds_.text("trireme_batch_seconds");
   text += counter("trireme_refused_pictures_total", refused_pictures_, "Pictures that could not be read.");
   text += counter("trireme_failed_pictures_total", failed_pictures_, "Pictures whose scores were not finite.");
+  text += head("trireme_reloads_total", "counter", "Times that the models were loaded again.");
+  text += fmt::format("trireme_reloads_total{{result=\"ok\"}} {}\n", reloads_);
+  text += fmt::format("trireme_reloads_total{{result=\"failed\"}} {}\n", failed_reloads_);
+  text += gauge("trireme_models", gauges.models, "Models that are served.");
   text += gauge("trireme_queue_depth", gauges.queued, "Pictures that wait for the engine.");
   text += gauge("trireme_in_flight", gauges.in_flight, "Requests that are being answered.");
   text += gauge("trireme_connections", gauges.connections, "Open connections.");

@@ -40,6 +40,7 @@ class Metrics {
     size_t queued = 0;       ///< pictures that wait for the engine
     size_t in_flight = 0;    ///< requests that are being answered
     size_t connections = 0;  ///< open ones
+    size_t models = 0;
     bool draining = false;
   };
 
@@ -52,6 +53,8 @@ class Metrics {
   void count_refused_picture();
   /// A picture that the model could not answer.
   void count_failed_picture();
+  /// Models were loaded again, all of them or not.
+  void count_reload(bool all);
   std::string text(const Gauges& gauges) const;
 
  private:
@@ -62,6 +65,8 @@ class Metrics {
   Histogram batch_seconds_ TRIREME_GUARDED_BY(mutex_);
   uint64_t refused_pictures_ TRIREME_GUARDED_BY(mutex_) = 0;
   uint64_t failed_pictures_ TRIREME_GUARDED_BY(mutex_) = 0;
+  uint64_t reloads_ TRIREME_GUARDED_BY(mutex_) = 0;
+  uint64_t failed_reloads_ TRIREME_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace trireme::serve

@@ -40,7 +40,10 @@ auto bytes_from(size_t low, const char* shown) {
 }
 
 std::vector<Option> listening_options(ServeOptions& o) {
-  return {{{"--model-dir"}, "DIR", "folder that `trireme export` wrote; required", store_text(o.model_dir)},
+  return {{{"--model-dir"},
+           "DIR",
+           "an exported model, or a folder of several; required",
+           store_text(o.model_dir)},
           {{"--host"},
            "ADDRESS",
            "address to listen on; 0.0.0.0 lets other machines in (default: 127.0.0.1)",
@@ -109,6 +112,10 @@ std::vector<Option> time_options(ServeOptions& o) {
            "TIME",
            "how long a connection may be silent (default: 60s)",
            store(o.server.idle_timeout, patience)},
+          {{"--drain-delay"},
+           "TIME",
+           "after SIGTERM: not ready, but still answering, before the port closes (default: 0)",
+           store(o.drain_delay, duration_value)},
           {{"--drain-timeout"},
            "TIME",
            "for the requests in flight after SIGTERM (default: 30s)",
@@ -124,9 +131,8 @@ CommandSyntax syntax_of(ServeOptions& options) {
           "computed together.\n",
       .notes =
           "  curl --data-binary @cat.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/v1/predict\n"
-          "  curl http://127.0.0.1:8080/healthz\n"
-          "  curl http://127.0.0.1:8080/metrics\n"
-          "SIGTERM and Ctrl-C answer what is in flight, then end; a second one ends at once.\n"
+          "  curl http://127.0.0.1:8080/healthz        (also: /metrics, /docs, /v2 for KServe's protocol)\n"
+          "SIGTERM and Ctrl-C answer what is in flight, then end; a second one ends at once; SIGHUP reloads.\n"
           "`trireme help serve errors` lists the refusals.\n"};
   for (const auto& part : {listening_options(options), infer::predictor_options(options.predictor),
                            batch_options(options.service), server_options(options.server), time_options(options)})

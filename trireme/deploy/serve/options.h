@@ -26,6 +26,7 @@ struct ServeOptions {
   infer::PredictorOptions predictor = {};
   ServiceOptions service = {};
   http::ServerOptions server = {};
+  Clock::duration drain_delay{};  ///< from SIGTERM until the port closes; not ready meanwhile
   Clock::duration drain_timeout = std::chrono::seconds(30);
 };
 

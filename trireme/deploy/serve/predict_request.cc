@@ -72,14 +72,10 @@ class Reader : public nlohmann::json_sax<Json> {
 
 bool Reader::string(string_t& value) {
   if (place_ != Place::list) strange("a text");
-  const size_t index = request_.images.size();
-  if (index == limits_.images)
+  if (request_.images.size() == limits_.images)
     throw RequestError(problem("too_many_images"), "more than {} images in one request; send several requests",
                        limits_.images);
-  std::erase_if(value, [](char c) { return c == '\n' || c == '\r'; });  // as mail has it, and many encoders
-  Base64Decoded picture = base64_decode(base64_of(value));
-  if (!picture.ok()) throw RequestError(problem("bad_base64"), "images[{}]: {}", index, picture.error);
-  request_.images.push_back(std::move(picture.bytes));
+  request_.images.push_back(decode_image_text(std::move(value)));
   return true;
 }
 
@@ -95,6 +91,12 @@ bool Reader::key(string_t& name) {
 }
 
 }  // namespace
+
+EncodedImage decode_image_text(std::string text) {
+  std::erase_if(text, [](char c) { return c == '\n' || c == '\r'; });  // as mail has it, and many encoders
+  Base64Decoded picture = base64_decode(base64_of(text));
+  return {std::move(picture.bytes), std::move(picture.error)};
+}
 
 PredictRequest parse_predict_json(std::string_view body, const PredictLimits& limits) {
   PredictRequest request;

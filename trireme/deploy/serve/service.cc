@@ -4,52 +4,53 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <nlohmann/json.hpp>
+#include <optional>
 
-#include "trireme/core/log.h"
 #include "trireme/core/text.h"
-#include "trireme/data/image/decode.h"
+#include "trireme/core/version.h"
+#include "trireme/deploy/serve/openapi.h"
+#include "trireme/deploy/serve/problems.h"
 
 namespace trireme::serve {
 namespace {
 
 using Json = nlohmann::json;
 
-// A thread that decodes keeps the memory of its largest picture for the next one. Beyond this the picture gets a thread
-// of its own, which ends with it: then the budget is all there is, and starting a thread is little beside the decoding.
-constexpr size_t kKeptBytes = size_t{4} << 20;
-constexpr const char* kPaths = "POST /v1/predict, GET /healthz or GET /metrics";
+constexpr const char* kVersionOfModels = "1";  // a folder holds one version
 
 /// Names out of a model's files need not be UTF-8; what is not is replaced.
 std::string text_of(const Json& body) {
   return body.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-http::Response wrong_method(const http::Request& request, const char* allowed) {
-  http::Response response = http::error_response(
-      problem("method_not_allowed"), fmt::format("{} takes {}, not {}", request.path, allowed, request.method));
-  response.headers.emplace_back("Allow", allowed);
+http::Response json_page(const Json& body, int status = 200) {
+  return {.status = status, .body = text_of(body)};
+}
+
+bool is_v2(std::string_view path) {
+  return path == "/v2" || path.starts_with("/v2/");
+}
+
+/// As the clients of each protocol read it.
+http::Response refusal(const http::Request& request, const http::Problem& problem, std::string_view message) {
+  http::Response response = http::error_response(problem, message);
+  if (is_v2(request.path)) response.body = text_of({{"error", printable(message)}});
   return response;
 }
 
-http::Response unanswered(Unanswered reason, const ServiceOptions& options) {
-  switch (reason) {
-    case Unanswered::queue_full:
-      return http::error_response(http::problem("overloaded"),
-                                  fmt::format("{} pictures wait already; retry", options.max_queue));
-    case Unanswered::timed_out:
-      return http::error_response(problem("timeout"),
-                                  fmt::format("no answer within {:.3g} s (--request-timeout)",
-                                              std::chrono::duration<double>(options.request_timeout).count()));
-    case Unanswered::stopped:
-      break;
-  }
-  return http::error_response(problem("draining"), "the server is shutting down");
-}
-
-bool is_get(const http::Request& request) {
-  return request.method == "GET" || request.method == "HEAD";
+http::Response no_route(const http::Request& request, const std::string& allowed) {
+  if (allowed.empty())
+    return refusal(
+        request, problem("not_found"),
+        fmt::format("no such path: {}; use POST /v1/predict, GET /healthz or GET /metrics; GET /openapi.json "
+                    "lists all",
+                    request.path.substr(0, 100)));
+  http::Response response =
+      refusal(request, problem("method_not_allowed"),
+              fmt::format("{} takes {}, not {}", request.path.substr(0, 100), allowed, request.method));
+  response.headers.emplace_back("Allow", allowed);
+  return response;
 }
 
 /// "image/jpeg" out of "Image/JPEG; x=y".
@@ -62,246 +63,43 @@ bool is_picture_type(const std::string& type) {
   return type == "image/jpeg" || type == "image/png" || type == "application/octet-stream";
 }
 
-/// What decoding takes at the most, a pixel: its three colours; and of a JPEG, whose colours and details may come one
-/// after the other, the two bytes of each of up to four components that libjpeg keeps until the last has come.
-constexpr size_t kPngBytesPerPixel = 3, kJpegBytesPerPixel = 3 + 2 * 4;
-
-size_t bytes_per_pixel(std::string_view image) {
-  return image.starts_with("\x89PNG") ? kPngBytesPerPixel : kJpegBytesPerPixel;
+/// How many bytes of the body are JSON; nothing: all.
+std::optional<size_t> json_bytes(const http::Request& request) {
+  const std::string_view text = request.header("inference-header-content-length");
+  if (text.empty()) return std::nullopt;
+  const auto number = parse_int(text, 0, INT64_MAX);
+  if (!number)
+    throw RequestError(problem("bad_request"), "Inference-Header-Content-Length is not a number of bytes: {}",
+                       printable(text.substr(0, 40)));
+  return static_cast<size_t>(*number);
 }
 
-/// Of a picture: decoding, and then resizing until the shorter side is about as long as the network's input: of a
-/// picture that is a thin line this makes far more than it was. As much as the input has bytes, stretched to the
-/// picture's shape, is enough for every usual margin. Looks at the header only. Throws RequestError, and ImageError for
-/// bytes that are not a picture.
-size_t bytes_to_decode(std::string_view image, size_t tensor_bytes, const ServiceOptions& options) {
-  const image::Size size = image::read_size(image, {.max_pixels = INT64_MAX});
-  const auto [narrow, wide] = std::minmax(size.width, size.height);
-  const int64_t pixels = int64_t{narrow} * wide;
-  if (pixels > options.max_pixels)
-    throw RequestError(problem("image_too_large"), "{}x{} are {} pixels; the limit is {} (--max-pixels)", size.width,
-                       size.height, pixels, options.max_pixels);
-  const size_t stretched = tensor_bytes * static_cast<size_t>(wide) / static_cast<size_t>(narrow);
-  const size_t bytes = static_cast<size_t>(pixels) * bytes_per_pixel(image) + stretched;
-  if (bytes + tensor_bytes > options.decode_bytes)
-    throw RequestError(problem("image_too_large"),
-                       "{}x{} pixels may take {} bytes to decode and resize; the limit is {} (--decode-memory)",
-                       size.width, size.height, bytes + tensor_bytes, options.decode_bytes);
-  return bytes;
-}
-
-}  // namespace
-
-Service::Service(const infer::Predictor& predictor, const ServiceOptions& options)
-    : predictor_(predictor),
-      options_(options),
-      memory_(options.decode_bytes),
-      batcher_({.max_batch = options.max_batch, .max_wait = options.batch_wait, .max_queue = options.max_queue},
-               [this](const std::vector<Tensor>& batch) { return run_batch(batch); }) {
-  check_preprocessing();
-  check_memory();
-  predictor_.scores(Tensor(predictor_.input_elements()));
-}
-
-/// An empty input must fail to decode: this checks the preprocessing without running the network.
-void Service::check_preprocessing() const {
-  Tensor tensor(predictor_.input_elements());
-  try {
-    predictor_.preprocess("", tensor);
-  } catch (const image::ImageError&) {
-  }
-}
-
-/// A picture of just the size that the network wants must be possible, a JPEG too.
-void Service::check_memory() const {
-  const int64_t pixels = int64_t{predictor_.input().height} * predictor_.input().width;
-  const size_t least = kJpegBytesPerPixel * static_cast<size_t>(pixels) + 2 * tensor_bytes();
-  if (options_.decode_bytes < least)
-    throw TooLittleMemory(
-        "--decode-memory {} is too little: a single picture of {} pixels, as {} wants it, may take {} bytes",
-        options_.decode_bytes, pixels, predictor_.model_name(), least);
-}
-
-bool Service::is_quick(const http::Request& request) {
-  return request.path == "/healthz" || request.path == "/metrics";
-}
-
-http::Response Service::handle(http::Request& request) {
-  if (request.path == "/v1/predict" || request.path == "/predict")
-    return request.method == "POST" ? predict(request) : wrong_method(request, "POST");
-  if (request.path == "/healthz") return is_get(request) ? health(request) : wrong_method(request, "GET, HEAD");
-  if (request.path == "/metrics") return is_get(request) ? metrics_page(request) : wrong_method(request, "GET, HEAD");
-  return http::error_response(problem("not_found"),
-                              fmt::format("no such path: {}; use {}", request.path.substr(0, 100), kPaths));
-}
-
-http::Response Service::health(const http::Request& request) const {
-  const bool ready = !request.late && !request.server.draining;
-  const Json body{{"status", ready ? "ok" : "draining"}, {"model", predictor_.model_name()}};
-  return {.status = ready ? 200 : 503, .body = text_of(body)};
-}
-
-http::Response Service::metrics_page(const http::Request& request) const {
-  return {.type = "text/plain; version=0.0.4; charset=utf-8",
-          .body = metrics_.text({.queued = batcher_.waiting(),
-                                 .in_flight = request.server.in_flight,
-                                 .connections = request.server.connections,
-                                 .draining = request.server.draining})};
-}
-
-// --- a prediction
-
-http::Response Service::predict(http::Request& request) {
-  if (request.late) return unanswered(Unanswered::stopped, options_);
-  try {
-    const bool single = is_picture_type(media_type(request));
-    return answer(read_request(request), Deadline::at(request.arrived + options_.request_timeout), single);
-  } catch (const RequestError& error) {
-    return http::error_response(error.problem(), error.what());
-  } catch (const UnansweredError& error) {
-    return unanswered(error.reason(), options_);
-  }
-}
-
-/// The request's body is used up: its memory goes into the pictures, or is free while the engine works.
-PredictRequest Service::read_request(http::Request& request) const {
-  const std::string type = media_type(request);
-  if (!request.header("content-encoding").empty())
+void expect_plain(const http::Request& request) {
+  const std::string_view encoding = request.header("content-encoding");
+  if (!encoding.empty() && to_lower(encoding) != "identity")
     throw RequestError(problem("unsupported_type"), "Content-Encoding {} is not supported; send the body as it is",
-                       printable(request.header("content-encoding").substr(0, 40)));
-  if (!is_picture_type(type) && type != "application/json")
-    throw RequestError(
-        problem("unsupported_type"),
-        "Content-Type is {}; expected image/jpeg, image/png or application/octet-stream for a picture, or "
-        "application/json",
-        type.empty() ? "missing" : "\"" + printable(type.substr(0, 80)) + "\"");
-  std::string body = std::move(request.body);
-  if (body.empty()) throw RequestError(problem("empty_body"), "the body is empty; send a picture, or JSON");
-  PredictRequest result;
-  if (is_picture_type(type))
-    result.images.push_back(std::move(body));
-  else
-    result = parse_predict_json(body, {.images = options_.images_per_request});
-  const std::vector<std::string_view> topk = request.parameters("topk");
-  if (topk.size() + (result.topk ? 1 : 0) > 1)
-    throw RequestError(problem("bad_topk"), "topk is given {} times; give it once",
-                       topk.size() + (result.topk ? 1 : 0));
-  if (!topk.empty()) result.topk = parse_topk(topk[0]);
-  return result;
-}
-
-http::Response Service::answer(const PredictRequest& request, Deadline deadline, bool single) {
-  std::vector<Picture> pictures;
-  pictures.reserve(request.images.size());
-  for (const std::string& image : request.images) pictures.push_back(measure(image));
-  for (Pictures rest = pictures; !rest.empty();) {
-    const Pictures part = next_part(rest);
-    answer_part(part, request.topk.value_or(0), deadline);
-    rest = rest.subspan(part.size());
-  }
-  if (std::any_of(pictures.begin(), pictures.end(), [](const Picture& picture) { return !picture.problem; }))
-    return {.body = prediction_text(pictures)};
-  return refusal(pictures, single);
+                       printable(encoding.substr(0, 40)));
 }
 
 /// Of pictures none of which was answered: what is wrong with the first, unless it is our fault with another.
-http::Response Service::refusal(const std::vector<Picture>& pictures, bool single) {
-  const auto is_ours = [](const Picture& picture) { return picture.problem->status >= 500; };
-  auto worst = std::find_if(pictures.begin(), pictures.end(), is_ours);
-  if (worst == pictures.end()) worst = pictures.begin();
-  const std::string place = single ? "" : fmt::format("images[{}]: ", worst - pictures.begin());
-  return http::error_response(*worst->problem, place + worst->error);
+const Picture& worst_of(const std::vector<Picture>& pictures) {
+  const auto is_ours = [](const Picture& picture) { return picture.problem && picture.problem->status >= 500; };
+  const auto worst = std::find_if(pictures.begin(), pictures.end(), is_ours);
+  if (worst != pictures.end()) return *worst;
+  return *std::find_if(pictures.begin(), pictures.end(), [](const Picture& picture) { return picture.problem; });
 }
 
-Service::Picture Service::measure(std::string_view bytes) {
-  Picture picture{.bytes = bytes};
-  try {
-    picture.decode_bytes = bytes_to_decode(bytes, tensor_bytes(), options_);
-  } catch (const UsageError& error) {
-    refuse(picture, error);
-  }
-  return picture;
+bool is_answered(const Picture& picture) {
+  return !picture.problem;
 }
 
-/// As many as a batch and the memory hold; at least one.
-Service::Pictures Service::next_part(Pictures rest) const {
-  size_t count = 0, decode_bytes = 0;
-  while (count < std::min(rest.size(), options_.max_batch)) {
-    decode_bytes = std::max(decode_bytes, rest[count].decode_bytes);
-    if (count > 0 && (count + 1) * tensor_bytes() + decode_bytes > memory_.total()) break;
-    ++count;
-  }
-  return rest.first(count);
+http::Response refuse_all(const http::Request& request, const std::vector<Picture>& pictures, std::string_view list) {
+  const Picture& worst = worst_of(pictures);
+  const std::string place = list.empty() ? "" : fmt::format("{}[{}]: ", list, &worst - pictures.data());
+  return refusal(request, *worst.problem, place + worst.error);
 }
 
-/// Takes all its memory at once, as Budget demands: that of the tensors, and of one picture at a time being decoded.
-void Service::answer_part(Pictures part, int topk, Deadline deadline) {
-  size_t decode_bytes = 0;
-  for (const Picture& picture : part) decode_bytes = std::max(decode_bytes, picture.decode_bytes);
-  if (decode_bytes == 0) return;  // there is nothing good in it
-  auto share = memory_.take(part.size() * tensor_bytes() + decode_bytes, deadline);
-  if (!share) throw UnansweredError(Unanswered::timed_out);
-  std::vector<Picture*> good;
-  std::vector<Tensor> tensors;
-  for (Picture& picture : part) {
-    if (deadline.passed()) throw UnansweredError(Unanswered::timed_out);
-    if (!picture.problem) decode(picture);
-    if (picture.problem) continue;
-    good.push_back(&picture);
-    tensors.push_back(std::move(picture.tensor));
-  }
-  if (deadline.passed()) throw UnansweredError(Unanswered::timed_out);  // no more work for the engine
-  share->keep(tensors.size() * tensor_bytes());
-  const std::vector<Tensor> scores = batcher_.run(std::move(tensors), deadline);
-  for (size_t i = 0; i < good.size(); ++i) rank(*good[i], scores[i], topk);
-}
-
-void Service::decode(Picture& picture) {
-  try {
-    Tensor tensor(predictor_.input_elements());
-    const auto preprocess = [&] { predictor_.preprocess(picture.bytes, tensor); };
-    if (picture.decode_bytes > kKeptBytes)
-      std::async(std::launch::async, preprocess).get();
-    else
-      preprocess();
-    picture.tensor = std::move(tensor);
-  } catch (const UsageError& error) {
-    refuse(picture, error);
-  }
-}
-
-void Service::refuse(Picture& picture, const UsageError& error) {
-  const auto* own = dynamic_cast<const RequestError*>(&error);
-  picture.problem = own ? &own->problem() : &problem("bad_image");
-  picture.error = error.what();
-  metrics_.count_refused_picture();
-}
-
-void Service::rank(Picture& picture, const Tensor& scores, int topk) {
-  try {
-    picture.prediction = predictor_.rank(scores, topk);
-  } catch (const infer::ScoresError& error) {
-    picture.problem = &problem("bad_scores");
-    picture.error = error.what();
-    metrics_.count_failed_picture();
-    log_error("[serve] {}: {}", printable(predictor_.model_name()), error.what());
-  }
-}
-
-std::vector<Service::Tensor> Service::run_batch(const std::vector<Tensor>& batch) {
-  const auto begin = Clock::now();
-  infer::Buffer images(batch.size() * predictor_.input_elements());
-  float* to = images.data();
-  for (const Tensor& tensor : batch) to = std::copy(tensor.begin(), tensor.end(), to);
-  const std::vector<float> scores = predictor_.scores(images.view());
-  const auto classes = static_cast<std::ptrdiff_t>(predictor_.class_num());
-  std::vector<Tensor> result;
-  for (auto from = scores.begin(); from != scores.end(); from += classes) result.emplace_back(from, from + classes);
-  metrics_.count_batch(batch.size(), std::chrono::duration<double>(Clock::now() - begin).count());
-  return result;
-}
-
-std::string Service::prediction_text(const std::vector<Picture>& pictures) const {
+std::string prediction_text(const std::string& model, const std::vector<Picture>& pictures) {
   Json predictions = Json::array();
   for (const Picture& picture : pictures) {
     if (picture.problem) {
@@ -312,7 +110,238 @@ std::string Service::prediction_text(const std::vector<Picture>& pictures) const
     predictions.push_back(
         {{"class_ids", prediction.class_ids}, {"scores", prediction.scores}, {"label_names", prediction.label_names}});
   }
-  return text_of({{"model", predictor_.model_name()}, {"predictions", std::move(predictions)}});
+  return text_of({{"model", model}, {"predictions", std::move(predictions)}});
+}
+
+Json server_data() {
+  return {{"name", "trireme"}, {"version", kVersion}, {"extensions", {"binary_tensor_data", "classification"}}};
+}
+
+Json model_data(const Model& model) {
+  const bundle::Input& input = model.predictor().input();
+  const bundle::Output& output = model.predictor().output();
+  return {{"name", model.name()},
+          {"versions", {kVersionOfModels}},
+          {"platform", "trireme"},
+          {"inputs",
+           {{{"name", input.name}, {"datatype", "FP32"}, {"shape", {-1, input.channels, input.height, input.width}}}}},
+          {"outputs", {{{"name", output.name}, {"datatype", "FP32"}, {"shape", {-1, output.class_num}}}}}};
+}
+
+}  // namespace
+
+Service::Service(const Models::Find& find, const ServiceOptions& options)
+    : options_(options), memory_(options.decode_bytes), models_(find, [this](const ModelSource& source) {
+        infer::Predictor predictor = source.load();
+        std::string name = source.name.empty() ? predictor.model_name() : source.name;
+        return std::make_shared<Model>(std::move(name), std::move(predictor), options_, Shared{&memory_, &metrics_});
+      }) {}
+
+bool Service::is_quick(const http::Request& request) {
+  const Match match = match_route(request.method, request.path);
+  return !match.route || (match.route->page != Page::predict && match.route->page != Page::infer);
+}
+
+bool Service::reload() {
+  const bool all = models_.reload(options_.request_timeout);
+  metrics_.count_reload(all);
+  return all;
+}
+
+http::Response Service::handle(http::Request& request) {
+  const Match match = match_route(request.method, request.path);
+  if (!match.route) return no_route(request, match.allowed);
+  try {
+    return answer(match, request);
+  } catch (const RequestError& error) {
+    return refusal(request, error.problem(), error.what());
+  } catch (const UnansweredError& error) {
+    http::Response response = unanswered(error.reason());
+    if (is_v2(request.path)) response.body = text_of({{"error", Json::parse(response.body)["error"]["message"]}});
+    return response;
+  }
+}
+
+http::Response Service::answer(const Match& match, http::Request& request) {
+  switch (match.route->page) {
+    case Page::predict:
+      return predict(match, request);
+    case Page::infer:
+      return infer(match, request);
+    case Page::health:
+      return health(request);
+    case Page::metrics:
+      return metrics_page(request);
+    case Page::openapi:
+      return {.body = openapi_json()};
+    case Page::docs:
+      return {.type = "text/html; charset=utf-8", .body = openapi_html()};
+    case Page::server_data:
+      return json_page(server_data());
+    case Page::live:
+      return json_page({{"live", true}});
+    case Page::ready:
+      return json_page({{"ready", is_ready(request)}}, is_ready(request) ? 200 : 503);
+    case Page::model_data:
+      return json_page(model_data(*model_of(match)));
+    case Page::model_ready:
+      return json_page({{"name", model_of(match)->name()}, {"ready", is_ready(request)}},
+                       is_ready(request) ? 200 : 503);
+  }
+  return no_route(request, "");
+}
+
+std::shared_ptr<Model> Service::model_of(const Match& match) const {
+  const bool named = match.route->path.find("{name}") != std::string_view::npos;
+  const std::shared_ptr<Model> model = named ? models_.find(match.model) : models_.only();
+  const bool known_version = match.version.empty() || match.version == kVersionOfModels;
+  if (model && known_version) return model;
+  const std::string names = join(models_.names(), ", ");
+  if (!named)
+    throw RequestError(problem("which_model"), "there are several models: {}; use /v1/models/NAME/predict", names);
+  if (model)
+    throw RequestError(problem("no_such_model"), "{} has no version {}; the only one is {}", model->name(),
+                       printable(match.version.substr(0, 100)), kVersionOfModels);
+  throw RequestError(problem("no_such_model"), "there is no model {}; there are: {}",
+                     printable(match.model.substr(0, 100)), names);
+}
+
+Errand Service::errand_of(const http::Request& request) const {
+  return {.deadline = Deadline::at(request.arrived + options_.request_timeout), .request = &request};
+}
+
+http::Response Service::unanswered(Unanswered reason) const {
+  switch (reason) {
+    case Unanswered::queue_full:
+      return http::error_response(http::problem("overloaded"),
+                                  fmt::format("{} pictures wait already; retry", options_.max_queue));
+    case Unanswered::timed_out:
+      return http::error_response(problem("timeout"),
+                                  fmt::format("no answer within {:.3g} s (--request-timeout)",
+                                              std::chrono::duration<double>(options_.request_timeout).count()));
+    case Unanswered::client_left:
+      return http::error_response(http::problem("client_left"), "the client has left");
+    case Unanswered::stopped:
+      break;
+  }
+  return http::error_response(problem("draining"), "the server is shutting down");
+}
+
+// --- pages
+
+bool Service::is_ready(const http::Request& request) const {
+  return !request.late && !request.server.draining && !retiring_;
+}
+
+http::Response Service::health(const http::Request& request) const {
+  const bool ready = is_ready(request);
+  const std::vector<std::string> names = models_.names();
+  Json body{{"status", ready ? "ok" : "draining"}};
+  if (names.size() == 1)
+    body["model"] = names[0];
+  else
+    body["models"] = names;
+  return json_page(body, ready ? 200 : 503);
+}
+
+http::Response Service::metrics_page(const http::Request& request) const {
+  return {.type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = metrics_.text({.queued = models_.waiting(),
+                                 .in_flight = request.server.in_flight,
+                                 .connections = request.server.connections,
+                                 .models = models_.names().size(),
+                                 .draining = request.server.draining || retiring_})};
+}
+
+// --- POST /v1/predict
+
+http::Response Service::predict(const Match& match, http::Request& request) {
+  if (request.late) throw UnansweredError(Unanswered::stopped);
+  const std::shared_ptr<Model> model = model_of(match);
+  const bool single = is_picture_type(media_type(request));
+  const PredictRequest asked = read_request(request);
+  std::vector<Picture> pictures = model->answer(asked.images, errand_of(request));
+  for (Picture& picture : pictures)
+    if (is_answered(picture)) model->rank(picture, asked.topk.value_or(0));
+  if (std::any_of(pictures.begin(), pictures.end(), is_answered))
+    return {.body = prediction_text(model->name(), pictures)};
+  return refuse_all(request, pictures, single ? "" : "images");
+}
+
+/// The request's body is used up: its memory goes into the pictures, or is free while the engine works.
+PredictRequest Service::read_request(http::Request& request) const {
+  const std::string type = media_type(request);
+  expect_plain(request);
+  if (!is_picture_type(type) && type != "application/json")
+    throw RequestError(
+        problem("unsupported_type"),
+        "Content-Type is {}; expected image/jpeg, image/png or application/octet-stream for a picture, or "
+        "application/json",
+        type.empty() ? "missing" : "\"" + printable(type.substr(0, 80)) + "\"");
+  std::string body = std::move(request.body);
+  if (body.empty()) throw RequestError(problem("empty_body"), "the body is empty; send a picture, or JSON");
+  PredictRequest result;
+  if (is_picture_type(type))
+    result.images.push_back({std::move(body)});
+  else
+    result = parse_predict_json(body, {.images = options_.images_per_request});
+  const std::vector<std::string_view> topk = request.parameters("topk");
+  if (topk.size() + (result.topk ? 1 : 0) > 1)
+    throw RequestError(problem("bad_topk"), "topk is given {} times; give it once",
+                       topk.size() + (result.topk ? 1 : 0));
+  if (!topk.empty()) result.topk = parse_topk(topk[0]);
+  return result;
+}
+
+// --- POST /v2/models/NAME/infer
+
+http::Response Service::infer(const Match& match, http::Request& request) {
+  if (request.late) throw UnansweredError(Unanswered::stopped);
+  const std::shared_ptr<Model> model = model_of(match);
+  expect_plain(request);
+  const infer::Predictor& predictor = model->predictor();
+  const InferRequest asked = parse_infer_request(request.body, json_bytes(request));
+  check_infer_request(
+      asked, request.body,
+      {.input = predictor.input(), .output = predictor.output(), .images = options_.images_per_request});
+  std::vector<EncodedImage> images;
+  std::vector<Picture> pictures;
+  if (asked.inputs[0].datatype == "FP32") {
+    pictures = infer_tensors(*model, asked, request);
+  } else {
+    images = read_images(asked, std::exchange(request.body, {}));  // the memory of the body is free from here
+    pictures = model->answer(images, errand_of(request));
+  }
+  int classes = 1;
+  for (const InferOutput& output : asked.outputs) classes = std::max(classes, output.classes);
+  for (Picture& picture : pictures)
+    if (is_answered(picture)) model->rank(picture, classes);
+  if (!std::all_of(pictures.begin(), pictures.end(), is_answered)) return refuse_all(request, pictures, "data");
+  return infer_response({model->name(), asked, predictor.output(), pictures});
+}
+
+/// Takes the memory of all tensors at once, as Budget demands.
+std::vector<Picture> Service::infer_tensors(Model& model, const InferRequest& asked, http::Request& request) {
+  const Errand errand = errand_of(request);
+  const auto count = static_cast<size_t>(asked.inputs[0].shape[0]);
+  const size_t bytes = count * model.tensor_bytes();
+  if (bytes > memory_.total())
+    throw RequestError(problem("image_too_large"), "{} tensors take {} bytes; the limit is {} (--decode-memory)", count,
+                       bytes, memory_.total());
+  errand.expect_wanted();
+  const auto share = memory_.take(bytes, errand.deadline);
+  if (!share) throw UnansweredError(Unanswered::timed_out);
+  std::vector<Tensor> tensors =
+      read_tensors(asked, std::exchange(request.body, {}), model.predictor().input_elements());
+  std::vector<Picture> pictures;
+  for (auto next = tensors.begin(); next != tensors.end();) {
+    const auto end =
+        next + std::min<std::ptrdiff_t>(tensors.end() - next, static_cast<std::ptrdiff_t>(options_.max_batch));
+    std::vector<Tensor> part(std::make_move_iterator(next), std::make_move_iterator(end));
+    for (Tensor& scores : model.scores(std::move(part), errand)) pictures.push_back({.scores = std::move(scores)});
+    next = end;
+  }
+  return pictures;
 }
 
 }  // namespace trireme::serve

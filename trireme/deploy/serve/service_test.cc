@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <cstring>
 #include <future>
 #include <limits>
 #include <memory>
@@ -15,6 +17,7 @@
 
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/deploy/serve/http/server.h"
 #include "trireme/deploy/serve/http/test_client.h"
 
@@ -100,9 +103,18 @@ class ServiceTest : public testing::Test {
   ~ServiceTest() override { set_gate(true); }
 
   void start(const ServiceOptions& options = {}, const std::string& description = kDescription) {
-    predictor_ =
-        std::make_unique<infer::Predictor>(bundle::parse(description, "test"), std::make_unique<ColourEngine>(gate_));
-    service_ = std::make_unique<Service>(*predictor_, options);
+    description_ = description;
+    service_ = std::make_unique<Service>([this] { return sources(); }, options);
+  }
+  /// A model for each of names_, by its colours.
+  std::vector<ModelSource> sources() {
+    std::vector<ModelSource> found;
+    for (const std::string& name : names_)
+      found.push_back({name, [this] {
+                         return infer::Predictor(bundle::parse(description_, "test"),
+                                                 std::make_unique<ColourEngine>(gate_));
+                       }});
+    return found;
   }
   void set_gate(bool open) {
     {
@@ -138,7 +150,8 @@ class ServiceTest : public testing::Test {
   std::string message_of(const http::Response& response) { return Json::parse(response.body)["error"]["message"]; }
 
   std::shared_ptr<ColourEngine::Gate> gate_ = std::make_shared<ColourEngine::Gate>();
-  std::unique_ptr<infer::Predictor> predictor_;
+  std::vector<std::string> names_ = {""};
+  std::string description_;
   std::unique_ptr<Service> service_;
 };
 
@@ -402,6 +415,171 @@ TEST_F(ServiceTest, HealthAndMetricsAreAnsweredWhileEveryWorkerWaits) {
   set_gate(true);
   EXPECT_THAT(first.answer(), HasSubstr("200 OK"));
   EXPECT_THAT(second.answer(), HasSubstr("200 OK"));
+}
+
+TEST_F(ServiceTest, ATextThatIsNotBase64HarmsNoOtherPicture) {
+  start();
+  const http::Response response = post(json_of({kRed, "not Base64!!", kGreen}), "application/json");
+  EXPECT_EQ(response.status, 200);
+  const Json predictions = Json::parse(response.body)["predictions"];
+  EXPECT_EQ(predictions[0]["label_names"][0], "red");
+  EXPECT_THAT(predictions[1]["error"].get<std::string>(), HasSubstr("Base64"));
+  EXPECT_EQ(predictions[2]["label_names"][0], "green");
+}
+
+TEST_F(ServiceTest, NothingIsDecodedForAClientThatHasLeft) {
+  start();
+  const auto left = std::make_shared<std::atomic<bool>>(true);
+  http::Request request = prediction(json_of({kRed, kGreen}), "application/json");
+  request.abandoned = left;
+  EXPECT_EQ(code_of(ask(request)), "499 client_left");
+  EXPECT_EQ(gate_->entered, 1) << "the run at the start";
+}
+
+TEST_F(ServiceTest, ModelsAreReloadedAndOneThatCannotBeStaysAsItWas) {
+  start();
+  const std::string before = post(picture(kRed), "image/png").body;
+  description_.replace(description_.find("label_list: [red"), 16, "label_list: [rot");
+  EXPECT_TRUE(service_->reload());
+  const std::string after = post(picture(kRed), "image/png").body;
+  EXPECT_THAT(after, HasSubstr("rot"));
+  EXPECT_NE(after, before);
+  const CaughtLog log;
+  description_ = "Input: 5";
+  EXPECT_FALSE(service_->reload());
+  EXPECT_EQ(log.count("reload: Colours stays as it was: test"), 1U);
+  EXPECT_EQ(post(picture(kRed), "image/png").body, after);
+  EXPECT_THAT(get("/metrics").body, AllOf(HasSubstr("trireme_reloads_total{result=\"ok\"} 1\n"),
+                                          HasSubstr("trireme_reloads_total{result=\"failed\"} 1\n")));
+}
+
+TEST_F(ServiceTest, ARequestEndsWithTheModelThatItBeganWith) {
+  start();
+  set_gate(false);
+  auto begun = std::async(std::launch::async, [&] { return post(picture(kRed), "image/png").body; });
+  wait_entered(2);
+  description_.replace(description_.find("label_list: [red"), 16, "label_list: [rot");
+  auto reloaded = std::async(std::launch::async, [&] { return service_->reload(); });
+  wait_entered(3);  // the first run of the new one
+  set_gate(true);
+  EXPECT_TRUE(reloaded.get());
+  EXPECT_THAT(begun.get(), HasSubstr("\"red\""));
+}
+
+TEST_F(ServiceTest, SeveralModelsAreAskedByName) {
+  names_ = {"one", "two words"};
+  start();
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "400 which_model");
+  http::Request request = prediction(picture(kRed), "image/png");
+  request.path = "/v1/models/two%20words/predict";
+  EXPECT_THAT(ask(request).body, HasSubstr("\"model\":\"two words\""));
+  request.path = "/v1/models/three/predict";
+  EXPECT_EQ(code_of(ask(request)), "404 no_such_model");
+  EXPECT_THAT(get("/healthz").body, HasSubstr(R"("models":["one","two words"])"));
+  EXPECT_THAT(get("/metrics").body, HasSubstr("trireme_models 2\n"));
+}
+
+TEST_F(ServiceTest, ARetiringServerAnswersAndIsNotReady) {
+  start();
+  EXPECT_EQ(get("/v2/health/ready").status, 200);
+  service_->retire();
+  EXPECT_EQ(get("/healthz").status, 503);
+  EXPECT_EQ(get("/v2/health/ready").status, 503);
+  EXPECT_EQ(get("/v2/models/Colours/ready").status, 503);
+  EXPECT_EQ(get("/v2/health/live").status, 200);
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200);
+}
+
+// --- KServe v2
+
+TEST_F(ServiceTest, V2SaysWhatThereIs) {
+  start();
+  EXPECT_EQ(Json::parse(get("/v2").body)["extensions"], Json({"binary_tensor_data", "classification"}));
+  const Json model = Json::parse(get("/v2/models/Colours").body);
+  EXPECT_EQ(get("/v2/models/Colours/versions/1").body, get("/v2/models/Colours").body);
+  EXPECT_EQ(model["inputs"], Json::parse(R"([{"name": "x", "datatype": "FP32", "shape": [-1, 3, 4, 4]}])"));
+  EXPECT_EQ(model["outputs"], Json::parse(R"([{"name": "out", "datatype": "FP32", "shape": [-1, 3]}])"));
+  EXPECT_EQ(get("/v2/models/Colours/ready").status, 200);
+  EXPECT_EQ(get("/v2/models/Other").status, 404);
+  EXPECT_THAT(Json::parse(get("/v2/models/Other").body)["error"].get<std::string>(), HasSubstr("there are: Colours"));
+  EXPECT_EQ(get("/v2/models/Colours/versions/2").status, 404);
+}
+
+http::Request infer_of(std::string body) {
+  return {.method = "POST", .path = "/v2/models/Colours/infer", .query = "", .headers = {}, .body = std::move(body)};
+}
+
+TEST_F(ServiceTest, V2AnswersTensorsAndPictures) {
+  start({.max_batch = 1});
+  Json tensor = Json::array();
+  for (int i = 0; i < 96; ++i) tensor.push_back(i >= 16 && i < 32 ? 1 : i >= 80 ? 0.5 : 0);  // green; half of blue
+  const Json input{{"name", "x"}, {"datatype", "FP32"}, {"shape", {2, 3, 4, 4}}, {"data", tensor}};
+  const http::Response response = ask(infer_of(Json{{"id", "a"}, {"inputs", {input}}}.dump()));
+  EXPECT_EQ(Json::parse(response.body), Json::parse(R"({"id": "a", "model_name": "Colours", "model_version": "1",
+      "outputs": [{"name": "out", "datatype": "FP32", "shape": [2, 3], "data": [0.0, 1.0, 0.0, 0.0, 0.0, 0.5]}]})"));
+  const Json pictures{{"name", "x"}, {"datatype", "BYTES"}, {"shape", {2}}, {"data", {kGreen, kBlue}}};
+  EXPECT_EQ(Json::parse(ask(infer_of(Json{{"inputs", {pictures}}}.dump())).body)["outputs"][0]["data"],
+            Json({0, 1, 0, 0, 0, 1}));
+  const Json best{{"name", "out"}, {"parameters", {{"classification", 2}}}};
+  EXPECT_EQ(Json::parse(ask(infer_of(Json{{"inputs", {pictures}}, {"outputs", {best}}}.dump())).body)["outputs"][0],
+            Json::parse(R"({"name": "out", "datatype": "BYTES", "shape": [2, 2], "data":
+                ["1.000000:1:green", "0.000000:0:red", "1.000000:2:blue", "0.000000:0:red"]})"));
+}
+
+TEST_F(ServiceTest, V2AnswersInBytes) {
+  start();
+  const std::string bytes = picture(kGreen);
+  const auto length = static_cast<uint32_t>(bytes.size());
+  const std::string json = fmt::format(
+      R"({{"parameters": {{"binary_data_output": true}}, "inputs": [{{"name": "x", "datatype": "BYTES", "shape": [1],
+          "parameters": {{"binary_data_size": {}}}}}]}})",
+      4 + length);
+  http::Request request = infer_of(json + std::string(reinterpret_cast<const char*>(&length), 4) + bytes);
+  request.headers = {{"inference-header-content-length", std::to_string(json.size())}};
+  const http::Response response = ask(request);
+  ASSERT_EQ(response.status, 200) << response.body;
+  ASSERT_EQ(response.headers.at(0).first, "Inference-Header-Content-Length");
+  const size_t head = std::stoul(response.headers[0].second);
+  EXPECT_EQ(Json::parse(response.body.substr(0, head))["outputs"][0]["parameters"]["binary_data_size"], 12);
+  EXPECT_EQ(response.body.substr(head), std::string("\0\0\0\0\0\0\x80\x3f\0\0\0\0", 12));
+}
+
+TEST_F(ServiceTest, V2RefusesInItsOwnForm) {
+  start({.decode_bytes = kOne});
+  const auto said = [&](const std::string& body) {
+    const http::Response response = ask(infer_of(body));
+    return fmt::format("{} {}", response.status, Json::parse(response.body)["error"].get<std::string>());
+  };
+  EXPECT_THAT(said("{"), HasSubstr("400 the body is not JSON"));
+  const Json bad{{"name", "x"}, {"datatype", "BYTES"}, {"shape", {2}}, {"data", {kGreen, "bm8="}}};
+  EXPECT_THAT(said(Json{{"inputs", {bad}}}.dump()), HasSubstr("400 data[1]: "));
+  const Json large{{"name", "x"}, {"datatype", "FP32"}, {"shape", {3, 3, 4, 4}}, {"data", std::vector<int>(144)}};
+  EXPECT_THAT(said(Json{{"inputs", {large}}}.dump()), HasSubstr("413 3 tensors take 576 bytes; the limit is 560"));
+  http::Request late = infer_of("{}");
+  late.late = true;
+  EXPECT_EQ(ask(late).status, 503);
+  http::Request packed = infer_of("{}");
+  packed.headers = {{"content-encoding", "gzip"}};
+  EXPECT_EQ(ask(packed).status, 415);
+}
+
+TEST_F(ServiceTest, OpenApiDescribesEveryPath) {
+  start();
+  const Json page = Json::parse(get("/openapi.json").body);
+  EXPECT_EQ(page["openapi"], "3.1.0");
+  size_t operations = 0;
+  for (const auto& [path, methods] : page["paths"].items()) {
+    for (const auto& [method, operation] : methods.items()) {
+      ++operations;
+      EXPECT_TRUE(operation.contains("summary") && operation["responses"].contains("200")) << path;
+      std::string concrete = path;
+      for (const auto& [from, to] : {std::pair{"{name}", "Colours"}, std::pair{"{version}", "1"}})
+        if (const size_t at = concrete.find(from); at != std::string::npos) concrete.replace(at, strlen(from), to);
+      EXPECT_NE(get(concrete, method == "get" ? "GET" : "POST").status, 404) << concrete;
+    }
+  }
+  EXPECT_EQ(operations, std::size(kRoutes));
+  EXPECT_THAT(get("/docs").body, AllOf(HasSubstr("<table>"), HasSubstr("/v2/models/{name}/infer")));
 }
 
 }  // namespace

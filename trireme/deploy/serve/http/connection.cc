@@ -58,6 +58,8 @@ void Connection::next_request(const Limits& limits) {
   written = 0;
   state = State::reading;
   late = false;
+  probed = false;
+  sent_early = 0;
   const std::string early = std::exchange(ahead, {});
   feed(early);
 }
@@ -65,6 +67,12 @@ void Connection::next_request(const Limits& limits) {
 void Connection::send_continue() {
   static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
   if (parser.wants_continue()) ::send(fd.get(), kContinue.data(), kContinue.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void Connection::probe() {
+  probed = true;
+  const ssize_t count = ::send(fd.get(), kAnswerStart.data(), kAnswerStart.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (count > 0) sent_early = static_cast<size_t>(count);
 }
 
 }  // namespace trireme::http

@@ -1,6 +1,8 @@
 // One client's connection: its bytes, what it is doing, and by when. Internal to Loop, whose thread owns it.
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,9 @@ struct Connection {
   /// No byte of the next request has arrived.
   bool idle() const { return state == State::reading && !parser.begun(); }
 
+  /// The client closed the connection while its request was at work.
+  bool has_left() const { return state == State::working && abandoned && *abandoned; }
+
   enum class Io { more, blocked, ended };
   /// Reads what is there into the parser (and, when that has a whole request, into `ahead`).
   Io read_some();
@@ -38,6 +43,9 @@ struct Connection {
   void feed(std::string_view bytes);
   /// Sends "100 Continue" if the client waits for it: 25 bytes into an empty buffer, which cannot block.
   void send_continue();
+  /// Tells a client that has closed from one that is only done with sending, by the first bytes of the answer, which
+  /// are the same for all: a closed one refuses them, and poll(2) then reports POLLHUP.
+  void probe();
   size_t held() const { return parser.held() + heap_bytes(ahead) + heap_bytes(out); }
 
   UniqueFd fd;
@@ -53,6 +61,9 @@ struct Connection {
   std::string ahead;            // bytes of the next request
   std::string out;
   size_t written = 0;
+  bool probed = false;                           // at work: the start of the answer has been sent
+  size_t sent_early = 0;                         // by probe(), of the answer
+  std::shared_ptr<std::atomic<bool>> abandoned;  // shared with the request at work
 };
 
 }  // namespace trireme::http

@@ -30,6 +30,18 @@ enum class Leaving { first, second, never };
 using State = Connection::State;
 using Io = Connection::Io;
 
+/// A client whose request is at work has nothing to read: only its leaving is of interest.
+short events_of(const Connection& client) {
+  switch (client.state) {
+    case State::working:
+      return client.probed ? 0 : POLLRDHUP;
+    case State::writing:
+      return POLLOUT;
+    default:
+      return POLLIN;
+  }
+}
+
 double seconds_since(Clock::time_point time) {
   return std::chrono::duration<double>(Clock::now() - time).count();
 }
@@ -69,7 +81,7 @@ bool Loop::turn() {
   while (::read(wake_.first.get(), bytes.data(), bytes.size()) > 0) {
   }
   for (size_t i = 0; i < polled_ids_.size(); ++i)
-    if (polled_[kFixed + i].revents != 0) serve(polled_ids_[i]);
+    if (polled_[kFixed + i].revents != 0) serve(polled_ids_[i], polled_[kFixed + i].revents);
   if (polled_[1].revents != 0) accept_all();  // last: a client that has just sent something need not make room
   return true;
 }
@@ -80,9 +92,8 @@ void Loop::wait_for_events() {
   polled_.push_back({wake_.first.get(), POLLIN, 0});
   polled_.push_back({may_accept() ? listener_.get() : -1, POLLIN, 0});
   for (const auto& [id, client] : clients_) {
-    if (client.state == State::working) continue;  // nothing to read, and a client that hung up would wake us for ever
-    const bool writes = client.state == State::writing;
-    polled_.push_back({client.fd.get(), static_cast<short>(writes ? POLLOUT : POLLIN), 0});
+    if (client.has_left()) continue;  // it would wake us for ever
+    polled_.push_back({client.fd.get(), events_of(client), 0});
     polled_ids_.push_back(id);
   }
   ::poll(polled_.data(), polled_.size(), next_deadline().poll_timeout());
@@ -182,7 +193,7 @@ void Loop::begin_drain() {
   std::vector<Id> ids;
   for (const auto& [id, client] : clients_)
     if (client.state == State::reading) ids.push_back(id);
-  for (const Id id : ids) serve(id);  // as is what they have sent
+  for (const Id id : ids) serve(id, POLLIN);  // as is what they have sent
   draining_ = true;
   parting_ = Deadline::in(kParting);
   for (auto& [id, client] : clients_) client.late = client.idle() && !client.fresh;
@@ -212,13 +223,15 @@ void Loop::wake() {
 }
 
 Counts Loop::counts() const {
-  return {.connections = connections_, .in_flight = in_flight_, .draining = drain_asked_};
+  return {.connections = connections_, .in_flight = in_flight_, .abandoned = abandoned_, .draining = drain_asked_};
 }
 
 // --- one connection. These return false when it must be dropped.
 
-void Loop::serve(Id id) {
-  Connection& client = clients_.at(id);
+void Loop::serve(Id id, short events) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;  // dropped in this turn, for the memory of another
+  Connection& client = found->second;
   bool open = true;
   if (client.state == State::reading)
     open = read_request(id, client);
@@ -226,7 +239,16 @@ void Loop::serve(Id id) {
     open = send_answer(id, client);
   else if (client.state == State::lingering)
     open = client.discard() != Io::ended;
+  else
+    watch(client, events);
   if (!open) drop(id);
+}
+
+/// Of a client whose request is at work. It stays in the list until the worker is done: its memory is in use as long.
+void Loop::watch(Connection& client, short events) {
+  if ((events & (POLLERR | POLLHUP)) == 0) return client.probe();
+  *client.abandoned = true;
+  ++abandoned_;
 }
 
 bool Loop::read_request(Id id, Connection& client) {
@@ -241,11 +263,35 @@ bool Loop::read_request(Id id, Connection& client) {
 bool Loop::judge_request(Id id, Connection& client) {
   count_memory(client);
   if (client.parser.state() == Parser::State::refused) return refuse(id, client, client.parser.refusal());
-  if (client.parser.begun() && held_bytes_ > options_.max_held_bytes)  // idle connections are exempt
+  if (client.parser.begun()) make_memory(id);  // idle connections are exempt
+  if (client.parser.begun() && held_bytes_ > options_.max_held_bytes)
     return refuse(id, client, error_response(problem("overloaded"), "too many bytes are being received; retry"));
   client.send_continue();
   if (client.parser.state() == Parser::State::complete) start_work(id, client);
   return true;
+}
+
+/// The connection that has been sending a request for the longest, and longer than is fair.
+auto Loop::slowest_sender(Id except) -> Clients::iterator {
+  auto found = clients_.end();
+  for (auto client = clients_.begin(); client != clients_.end(); ++client) {
+    const Connection& sender = client->second;
+    if (client->first == except || sender.state != State::reading || sender.idle()) continue;
+    if (!fair_end(sender).passed()) continue;
+    if (found == clients_.end() || sender.deadline.time() < found->second.deadline.time()) found = client;
+  }
+  return found;
+}
+
+/// Slow senders make room for a request that needs memory: else a few unfinished bodies would lock all others out until
+/// their timeout.
+void Loop::make_memory(Id except) {
+  while (held_bytes_ > options_.max_held_bytes) {
+    const auto slowest = slowest_sender(except);
+    if (slowest == clients_.end()) return;
+    const Response response = error_response(problem("overloaded"), "other requests need the memory; send faster");
+    if (!refuse(slowest->first, slowest->second, response)) drop(slowest->first);
+  }
 }
 
 void Loop::start_work(Id id, Connection& client) {
@@ -257,6 +303,7 @@ void Loop::start_work(Id id, Connection& client) {
   client.keep_alive = request.keep_alive;
   client.without_body = request.method == "HEAD";
   request.late = client.late;
+  request.abandoned = client.abandoned = std::make_shared<std::atomic<bool>>(false);
   ++in_flight_;
   request.server = counts();
   const bool full = with_workers_ >= static_cast<size_t>(options_.workers) + options_.max_waiting;
@@ -274,7 +321,7 @@ void Loop::start_work(Id id, Connection& client) {
 void Loop::hand_over(Id id, Request request) {
   ++with_workers_;
   workers_.run([this, id, request = std::move(request)]() mutable {
-    Response response = handled(request);
+    Response response = request.client_has_left() ? error_response(problem("client_left"), "") : handled(request);
     {
       std::lock_guard lock(mutex_);
       answers_.emplace_back(id, std::move(response));
@@ -318,11 +365,17 @@ bool Loop::refuse(Id id, Connection& client, const Response& response) {
 }
 
 bool Loop::answer(Id id, Connection& client, const Response& response) {
-  if (observer_) observer_(response.status, seconds_since(client.arrived));
+  if (observer_)
+    observer_(client.has_left() ? problem("client_left").status : response.status, seconds_since(client.arrived));
+  if (client.has_left()) {
+    --abandoned_;
+    return false;
+  }
   if (drain_asked_) client.keep_alive = false;
-  client.out = to_bytes(response, {.keep_alive = client.keep_alive, .without_body = client.without_body});
+  client.out = to_bytes(
+      response, {.keep_alive = client.keep_alive, .without_body = client.without_body, .now = std::time(nullptr)});
   client.forget_request(options_.limits);  // its memory is free from here; `response` may have been in it
-  client.written = 0;
+  client.written = client.sent_early;
   client.state = State::writing;
   client.deadline = Deadline::in(options_.write_timeout);
   count_memory(client);

@@ -40,14 +40,17 @@ class Loop {
   Deadline fair_end(const Connection& client) const;
   bool may_accept() const;
   Clients::const_iterator first_to_leave() const;
+  Clients::iterator slowest_sender(Id except);
   void accept_all();
   void accept_one(UniqueFd socket);
   void begin_drain();
   bool all_answered() const;
 
-  void serve(Id id);
+  void serve(Id id, short events);
+  void watch(Connection& client, short events);
   bool read_request(Id id, Connection& client);
   bool judge_request(Id id, Connection& client);
+  void make_memory(Id except);
   void start_work(Id id, Connection& client);
   void hand_over(Id id, Request request);
   Response handled(Request& request) const noexcept;
@@ -81,6 +84,7 @@ class Loop {
   std::atomic<bool> stop_asked_{false};
   std::atomic<size_t> connections_{0};
   std::atomic<size_t> in_flight_{0};
+  std::atomic<size_t> abandoned_{0};
   Mutex mutex_;
   Answers answers_ TRIREME_GUARDED_BY(mutex_);  // the workers' to the loop
   Workers workers_;                             // last: its threads use the others

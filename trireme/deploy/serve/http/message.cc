@@ -35,13 +35,23 @@ Response error_response(const Problem& problem, std::string_view message) {
 }
 
 std::string to_bytes(const Response& response, Ending ending) {
-  std::string bytes = fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: {}\r\n",
-                                  response.status, reason_phrase(response.status), response.type, response.body.size(),
-                                  ending.keep_alive ? "keep-alive" : "close");
+  std::string bytes = fmt::format("{}{} {}\r\nDate: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: {}\r\n",
+                                  kAnswerStart, response.status, reason_phrase(response.status), http_date(ending.now),
+                                  response.type, response.body.size(), ending.keep_alive ? "keep-alive" : "close");
   for (const auto& [name, value] : response.headers) bytes += fmt::format("{}: {}\r\n", name, value);
   bytes += "\r\n";
   if (!ending.without_body) bytes += response.body;
   return bytes;
+}
+
+std::string http_date(std::time_t time) {
+  static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                            "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  std::tm utc{};
+  ::gmtime_r(&time, &utc);
+  return fmt::format("{}, {:02} {} {} {:02}:{:02}:{:02} GMT", kDays[utc.tm_wday], utc.tm_mday, kMonths[utc.tm_mon],
+                     utc.tm_year + 1900, utc.tm_hour, utc.tm_min, utc.tm_sec);
 }
 
 const char* reason_phrase(int status) {
@@ -56,6 +66,7 @@ const char* reason_phrase(int status) {
       {415, "Unsupported Media Type"},
       {417, "Expectation Failed"},
       {431, "Request Header Fields Too Large"},
+      {499, "Client Closed Request"},
       {500, "Internal Server Error"},
       {501, "Not Implemented"},
       {503, "Service Unavailable"},

@@ -4,7 +4,10 @@
 //   send(to_bytes(response, {.keep_alive = request.keep_alive}));
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <ctime>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +24,7 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 struct Counts {
   size_t connections = 0;
   size_t in_flight = 0;  ///< whole requests that are not answered yet
+  size_t abandoned = 0;  ///< of these, those whose client has left
   bool draining = false;
 };
 
@@ -34,9 +38,13 @@ struct Request {
   bool late = false;       ///< it began after the server was told to stop
   Clock::time_point arrived{};
   Counts server{};  ///< when it arrived, itself included
+  /// Set by the server when the client closes the connection before its answer; see client_has_left().
+  std::shared_ptr<const std::atomic<bool>> abandoned{};
 
   /// The first value of a header, or "".
   std::string_view header(std::string_view lower_case_name) const;
+  /// Nobody waits for the answer any more: a handler with much to do asks this before each part of it.
+  bool client_has_left() const { return abandoned && *abandoned; }
   /// What stands behind each `name=` in the query; "" for a mere `name`. Nothing is decoded.
   std::vector<std::string_view> parameters(std::string_view name) const;
 };
@@ -55,8 +63,14 @@ Response error_response(const Problem& problem, std::string_view message);
 struct Ending {
   bool keep_alive = false;
   bool without_body = false;  ///< an answer to HEAD
+  std::time_t now = 0;        ///< for the header Date
 };
+/// What the bytes of every answer begin with.
+inline constexpr std::string_view kAnswerStart = "HTTP/1.1 ";
 std::string to_bytes(const Response& response, Ending ending);
+
+/// "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110, 5.6.7), whatever the locale.
+std::string http_date(std::time_t time);
 
 /// "Not Found"
 const char* reason_phrase(int status);

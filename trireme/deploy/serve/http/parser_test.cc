@@ -244,12 +244,18 @@ TEST(HttpParser, DamagedRequestsAreReadOrRefused) {
 TEST(HttpMessage, WritesAnswers) {
   Response response{.status = 503, .type = "text/plain", .body = "no\n", .headers = {{"Retry-After", "1"}}};
   EXPECT_EQ(to_bytes(response, {.keep_alive = true}),
-            "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n"
+            "HTTP/1.1 503 Service Unavailable\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: "
+            "text/plain\r\nContent-Length: 3\r\n"
             "Connection: keep-alive\r\nRetry-After: 1\r\n\r\nno\n");
   EXPECT_THAT(to_bytes(response, {.without_body = true}), testing::EndsWith("Retry-After: 1\r\n\r\n"));
   EXPECT_EQ(error_response({400, "x", "", ""}, "say \"\xff\"").body,
             R"({"error":{"code":"x","message":"say \"\\xff\""}})"
             "\n");
+}
+
+TEST(HttpMessage, DatesAreThoseOfTheStandard) {
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ inline constexpr Problem kProblems[] = {
     {417, "bad_expectation", "an `Expect` other than `100-continue`", "leave it out"},
     {431, "header_too_large", "request line and headers have more than 16 KiB", "send a shorter URL and fewer headers"},
     {431, "too_many_headers", "more than 100 headers", "send fewer"},
+    {499, "client_left", "the client closed the connection before its answer; only /metrics shows it",
+     "wait for the answer"},
     {500, "internal_error", "the server failed", "read the server's log"},
     {501, "bad_transfer_encoding", "a `Transfer-Encoding` other than `chunked`", "send the body as it is"},
     {503, "overloaded", "too many requests wait, or too many bytes are being received",

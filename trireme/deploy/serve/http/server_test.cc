@@ -28,7 +28,8 @@ std::string posted(std::string_view body, std::string_view path = "/") {
   return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
 }
 
-/// A server that echoes; /slow waits for release(), /throw throws, /large answers much.
+/// A server that echoes; /slow waits for release(), /throw throws, /large answers much, /left waits until its client has
+/// left.
 class Echo {
  public:
   explicit Echo(const ServerOptions& options = {}, uint16_t port = 0)
@@ -51,6 +52,7 @@ class Echo {
     while (server_.counts().in_flight < count && !deadline.passed()) std::this_thread::yield();
     ASSERT_EQ(server_.counts().in_flight, count);
   }
+  int handled() const { return handled_; }
   std::vector<int> statuses() {
     std::lock_guard lock(mutex_);
     return statuses_;
@@ -61,6 +63,11 @@ class Echo {
     if (request.late) return error_response(problem("overloaded"), "late");
     if (request.path == "/throw") throw std::runtime_error("a secret of the inside");
     if (request.path == "/large") return {.type = "text/plain", .body = std::string(kLarge, 'x')};
+    if (request.path == "/left") {
+      const Deadline patience = Deadline::in(seconds(10));
+      while (!request.client_has_left() && !patience.passed()) std::this_thread::yield();
+    }
+    ++handled_;
     if (request.path == "/slow") {
       std::unique_lock lock(mutex_);
       changed_.wait_for(lock, seconds(20), [this] { return open_; });
@@ -76,6 +83,7 @@ class Echo {
   std::condition_variable changed_;
   bool open_ = false;
   std::vector<int> statuses_;
+  std::atomic<int> handled_{0};
   Server server_;
 };
 
@@ -244,6 +252,17 @@ TEST(HttpServer, AFullServerOfSlowSendersLetsTheSlowestGo) {
   EXPECT_GT(Clock::now() - begin, Millis(800)) << "a request has a fair time to come";
 }
 
+TEST(HttpServer, SlowSendersMakeRoomForARequestThatNeedsMemory) {
+  Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20});
+  TestClient slow(echo.port());
+  slow.send(fmt::format("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n{}", std::string(1048575, 'x')));
+  const std::string request = posted(std::string(100000, 'y'));
+  const Deadline patience = Deadline::in(seconds(10));  // less than the read timeout
+  while (!slow.hears(Deadline::in(Millis(10))) && !patience.passed()) TestClient(echo.port()).ask(request);
+  EXPECT_THAT(slow.answer(), AllOf(HasSubstr("503"), HasSubstr("other requests need the memory")));
+  EXPECT_THAT(TestClient(echo.port()).ask(request), HasSubstr("200 OK"));
+}
+
 TEST(HttpServer, BoundsTheMemoryOfAllRequestsTogether) {
   Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20});
   TestClient first(echo.port()), second(echo.port());
@@ -341,6 +360,38 @@ TEST(HttpServer, AClientThatLeavesHarmsNobody) {
   echo.release();
   TestClient client(echo.port());
   EXPECT_THAT(client.ask(kGet), HasSubstr("200 OK"));
+}
+
+TEST(HttpServer, AHandlerIsToldThatItsClientHasLeft) {
+  for (const bool reset : {false, true}) {
+    Echo echo;
+    {
+      TestClient client(echo.port());
+      client.send(posted("", "/left") + posted("ahead", "/left"));
+      echo.wait_in_flight(1);
+      if (reset) client.reset();
+    }
+    EXPECT_TRUE(eventually([&] { return echo.server().counts().connections == 0; }));
+    EXPECT_EQ(echo.statuses(), (std::vector<int>{499}));
+  }
+}
+
+TEST(HttpServer, WhatWaitsForAWorkerIsDroppedWhenItsClientHasLeft) {
+  Echo echo({.workers = 1});
+  TestClient busy(echo.port());
+  busy.send(posted("", "/slow"));
+  echo.wait_in_flight(1);
+  for (int i = 1; i <= 20; ++i) TestClient(echo.port()).send(posted("x"));
+  echo.wait_in_flight(21);
+  TestClient patient(echo.port());
+  patient.send(posted("y"));
+  patient.end();  // it is done with sending, and reads on
+  echo.wait_in_flight(22);
+  ASSERT_TRUE(patient.hears(Deadline::in(seconds(10)))) << "the start of its answer, which shows that it is there";
+  ASSERT_TRUE(eventually([&] { return echo.server().counts().abandoned == 20; }));
+  echo.release();
+  EXPECT_THAT(patient.answer(), AllOf(StartsWith("HTTP/1.1 200 OK\r\nDate: "), testing::EndsWith("POST y")));
+  EXPECT_EQ(echo.handled(), 2);
 }
 
 TEST(HttpServer, ResetConnectionsAreNotCountedWhateverTheyWereDoing) {
