@@ -123,7 +123,7 @@ class Meeting(MachineCase):
             echo $TORCHELASTIC_RESTART_COUNT >>counts
             case $TORCHELASTIC_RESTART_COUNT.$RANK in
             0.0) {FOREVER} ;;
-            0.1) exit 5 ;;
+            0.1) while [ ! -s {self.folder_of(self.alpha)}/counts ]; do sleep 0.01; done; exit 5 ;;
             esac"""
         for result in self.launch_everywhere("--ips", self.ips, "--max_restart", 1, self.script("worker", body)):
             self.assert_ends(result, 0)

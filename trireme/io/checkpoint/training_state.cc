@@ -126,7 +126,7 @@ const typename Map::mapped_type& part(const Map& parts, const std::string& name,
   for (const auto& [key, value] : parts) names.push_back(key);
   throw UsageError(
       "checkpoint {} has no '{}', only {}; nothing was restored. Was it saved by a training with other settings? Go on "
-      "with those, or leave '{}' out of restore() to start it from scratch",
+      "with those, or do not restore '{}', which then starts from scratch",
       manifest.name, name, names.empty() ? "nothing of the kind" : join(names, ", "), name);
 }
 
