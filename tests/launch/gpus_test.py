@@ -23,7 +23,8 @@ class Gpus(Case):
         if visible is not None:
             env["CUDA_VISIBLE_DEVICES"] = visible
         user = ["--user", "--map-root-user"] if os.geteuid() else []
-        command = ["unshare", *user, "--mount", "sh", "-ec", WITH_DRIVER, "sh", TRIREME, "launch", *args]
+        unset = ["env", "-u", "CUDA_VISIBLE_DEVICES"] if visible is None else []
+        command = [*unset, "unshare", *user, "--mount", "sh", "-ec", WITH_DRIVER, "sh", TRIREME, "launch", *args]
         return self.start_command(command, env=env).wait()
 
     def devices(self, *options, visible=None):

@@ -40,6 +40,13 @@ class RanksCase(Case):
 
 @unittest.skipUnless(os.access("/dev/nvidiactl", os.F_OK), "no NVIDIA GPU here")
 class Gpu(RanksCase):
+    def test_a_hidden_one_is_not_missed(self):
+        env = {**PLAIN, "CUDA_VISIBLE_DEVICES": "-1"}
+        result = self.start_command([PROGRAM, "fit", "64", "16", "1", "0"], env=env).wait(SECONDS)
+        self.assert_ends(result, 0)
+        self.assert_silent_on(result, "GPU|cuda")
+
+    @unittest.skipIf(os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"), "CUDA_VISIBLE_DEVICES hides the GPU")
     def test_it_is_found_although_libtorch_was_used_before(self):
         """The case seeds libtorch and makes tensors before the ranks meet."""
         self.assertRegex(self.run_ranks(1, "fit", 64, 16, 1, 0).err, "rank 0: cuda:0 ")

@@ -1,7 +1,6 @@
 #include "trireme/parallel/init.h"
 
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
@@ -35,13 +34,8 @@ bool is_mpi(const ParallelEnv& env) {
   return env.launcher == "mpi" || env.launcher == "slurm";
 }
 
-// Asked before anything of CUDA is loaded, which takes a second.
-bool may_have_gpu(const ParallelEnv& env) {
-  return env.device_type != "cpu" && ::access("/dev/nvidiactl", F_OK) == 0;
-}
-
 c10::Device choose_device(const ParallelEnv& env) {
-  if (!may_have_gpu(env)) return torch::kCPU;
+  if (!comm::is_gpu_wanted()) return torch::kCPU;
   if (const auto problem = comm::why_no_cuda()) {
     if (env.device_type == "gpu")
       throw UsageError(

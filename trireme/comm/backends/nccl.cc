@@ -1,12 +1,12 @@
 #include "trireme/comm/backends/nccl.h"
 
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include "trireme/comm/backends/cuda_plugin.h"
 #include "trireme/comm/c10d_store.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/gpu_driver.h"
 #include "trireme/core/plugin.h"
 
 namespace trireme::comm {
@@ -22,17 +22,9 @@ const Plugin& library() {
   return opened;
 }
 
-// Loading takes a second, so not where the launcher or the user has chosen the CPU.
-bool may_use_gpu() {
-  if (::access("/dev/nvidiactl", F_OK) != 0) return false;
-  if (env::get_nonempty("FLAGS_selected_gpus")) return true;
-  const auto visible = env::get("CUDA_VISIBLE_DEVICES");
-  return (!visible || (!visible->empty() && *visible != "-1")) && env::get("PADDLE_DISTRI_BACKEND") != "gloo";
-}
-
 // Before main(): libtorch asks for its CUDA part once, at its first use (torch::manual_seed(), a backward on the CPU),
 // and never again. What init_parallel_env() loaded after that would not be seen.
-[[maybe_unused]] const bool loaded_in_time = may_use_gpu() && library();
+[[maybe_unused]] const bool loaded_in_time = is_gpu_wanted() && library();
 
 Loaded load() {
   if (!library())
@@ -57,6 +49,13 @@ const CudaPlugin& plugin() {
 }
 
 }  // namespace
+
+bool is_gpu_wanted() {
+  if (env::get_nonempty("FLAGS_selected_gpus")) return true;  // by the launcher
+  const bool chose_cpu =
+      hides_all_gpus(env::get("CUDA_VISIBLE_DEVICES")) || env::get("PADDLE_DISTRI_BACKEND") == "gloo";
+  return !chose_cpu && has_gpu_driver();
+}
 
 std::optional<std::string> why_no_cuda() {
   if (loaded().plugin) return std::nullopt;

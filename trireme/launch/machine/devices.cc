@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "trireme/core/error.h"
+#include "trireme/core/gpu_driver.h"
 #include "trireme/core/text.h"
 
 namespace trireme::launch {
@@ -134,9 +135,7 @@ DeviceChoice fixed_number(const Request& request, int processes, Names devices) 
 bool may_use_gpus(const Request& request, const std::optional<std::string>& cuda_visible_devices) {
   if (request.devices) return true;  // an error about them needs to know what is there
   if (request.processes == "cpu") return false;
-  if (!cuda_visible_devices) return true;
-  const std::string_view list = trim(*cuda_visible_devices);
-  return !list.empty() && !list.starts_with("-");
+  return !hides_all_gpus(cuda_visible_devices);
 }
 
 std::vector<std::string> visible_devices(const std::optional<std::string>& cuda_visible_devices,

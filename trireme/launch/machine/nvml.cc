@@ -1,10 +1,10 @@
 // detect_gpus(): NVML, loaded at run time so that the launcher needs no NVIDIA package to be built or started.
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <exception>
 #include <memory>
 
+#include "trireme/core/gpu_driver.h"
 #include "trireme/core/log.h"
 #include "trireme/launch/machine/devices.h"
 
@@ -82,11 +82,6 @@ class Nvml {
   int (*memory_)(Device, Memory*) = nullptr;
 };
 
-// Without the driver's device file (/dev/dxg under WSL) there is nothing to ask.
-bool driver_is_there() {
-  return ::access("/dev/nvidiactl", F_OK) == 0 || ::access("/dev/dxg", F_OK) == 0;
-}
-
 std::vector<GpuInfo> ask_nvml() {
   std::vector<GpuInfo> gpus;
   const auto nvml = Nvml::open();
@@ -104,7 +99,7 @@ std::vector<GpuInfo> ask_nvml() {
 
 std::vector<GpuInfo> detect_gpus() {
   try {
-    if (driver_is_there()) return ask_nvml();
+    if (has_gpu_driver()) return ask_nvml();
   } catch (const std::exception& error) {
     log_warning("[launch] counting GPUs failed: {}", error.what());
   }

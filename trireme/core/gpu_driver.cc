@@ -1,0 +1,28 @@
+#include "trireme/core/gpu_driver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "trireme/core/text.h"
+
+namespace trireme {
+namespace {
+
+constexpr std::array kDeviceFiles = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"};  // a server, WSL, a Jetson
+
+}  // namespace
+
+bool has_gpu_driver() {
+  return std::any_of(kDeviceFiles.begin(), kDeviceFiles.end(),
+                     [](const char* file) { return ::access(file, F_OK) == 0; });
+}
+
+bool hides_all_gpus(const std::optional<std::string>& cuda_visible_devices) {
+  if (!cuda_visible_devices) return false;
+  const std::string_view list = trim(*cuda_visible_devices);
+  return list.empty() || list.starts_with("-");
+}
+
+}  // namespace trireme
