@@ -121,7 +121,7 @@ fetch_peers() {
   "$1/bin/python" -c 'import torch.distributed, paddle' >&2
 }
 
-# Apart from the peers: an other pin there does not fetch their 6 GB again.
+# Apart from the peers: another pin here does not fetch their 6 GB again.
 fetch_client() {
   "$(peers_python)" -m venv "$1"
   pip_install "$1" client

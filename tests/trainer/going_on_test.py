@@ -50,7 +50,7 @@ class Going(TrainerCase):
         self.train("Global.epochs=1", "Global.save_interval=-1", "EMA.decay=0.5")
         (self.folder / "out/LeNet/latest").rename(self.folder / "kept")
         result = self.train("Global.epochs=1", "Global.save_interval=-1", "EMA.decay=0.5", more=AUTO)
-        self.assert_says(result, "no checkpoint in out/LeNet yet; training begins anew")
+        self.assert_says(result, "no checkpoint in out/LeNet yet; training starts with the first epoch")
 
 
 class Choosing(TrainerCase):

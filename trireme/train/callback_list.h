@@ -30,7 +30,7 @@ class CallbackList {
     all_.insert(all_.begin(), T(std::forward<Args>(args)...));
   }
   /// The states of all callbacks that have one, a line each. When the lines are those of other callbacks, all start
-  /// anew, with a warning.
+  /// without a state, with a warning.
   std::string state_text() const;
   void load_state(const std::string& text) const;
 

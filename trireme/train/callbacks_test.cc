@@ -82,7 +82,7 @@ TEST_F(Training, StopsAfterItsPatience) {
   EarlyStopping stopping({.patience = 2});
   EXPECT_FALSE(stops(stopping, 1.0));
   EXPECT_FALSE(stops(stopping, 1.1));
-  EXPECT_FALSE(stops(stopping, 0.9));  // counts anew
+  EXPECT_FALSE(stops(stopping, 0.9));  // counts from 0 again
   EXPECT_FALSE(stops(stopping, 0.9));
   EXPECT_TRUE(stops(stopping, 0.95));
   EXPECT_EQ(stopping.stopped_epoch(), 4);

@@ -128,7 +128,7 @@ std::filesystem::path folder_of(pid_t test) {
   return std::filesystem::path(testing::TempDir()) / fmt::format("trireme_interrupted_fit_{}", test);
 }
 
-// The child begins the test anew, so that nothing but the name of the folder tells it where its parent looks.
+// The child runs the test from its start, so that nothing but the name of the folder tells it where its parent looks.
 TEST(FitDeathTest, SavesBeforeASignalEndsIt) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const std::filesystem::path out = folder_of(::getpid());

@@ -59,7 +59,7 @@ void read_averages(optim::Ema& ema, const torch::nn::Module& module, const std::
     named.emplace_back(item.key(), item.value());
   ema.load_state(named);
   if (!saved)
-    log_warning("[train] {} does not exist; the average of the weights starts anew", averages_file(path).string());
+    log_warning("[train] {} does not exist; the average starts from the loaded weights", averages_file(path).string());
 }
 
 void read_optimizer(Learner& learner, const std::filesystem::path& path) {
@@ -116,7 +116,7 @@ void read_model(Learner& learner, const std::filesystem::path& path, const LoadO
   if (std::filesystem::exists(optimizer_file(path)))
     read_optimizer(learner, path);
   else
-    log_warning("[train] {} does not exist; the optimizer starts anew", optimizer_file(path).string());
+    log_warning("[train] {} does not exist; the optimizer starts without a saved state", optimizer_file(path).string());
 }
 
 }  // namespace trireme::train

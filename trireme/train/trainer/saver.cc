@@ -90,8 +90,8 @@ void require_checkpoint(const Named& named, const std::filesystem::path& ours) {
         path.string(), folder.string(), checkpoints_text(found), (folder / found[0].name).string(), ours.string());
   }
   throw UsageError(
-      "{} is not a checkpoint (it has no manifest.json), and there is none in it; begin anew without --resume, or take "
-      "--resume auto, which begins when there is none in {}",
+      "{} is not a checkpoint (it has no manifest.json), and there is none in it; train from the start without "
+      "--resume, or take --resume auto, which does so when there is none in {}",
       path.string(), ours.string());
 }
 

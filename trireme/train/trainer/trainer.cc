@@ -110,7 +110,7 @@ void Trainer::resume(const std::string& from) {
   if (from.empty()) return;
   const auto found = saver_.restore(from);
   if (!found) {
-    log_info("--resume auto: no checkpoint in {} yet; training begins anew", saver_.folder().string());
+    log_info("--resume auto: no checkpoint in {} yet; training starts with the first epoch", saver_.folder().string());
     return;
   }
   progress_ = *found;
