@@ -38,7 +38,7 @@ CommandSyntax syntax_of(const Program& program, Options& options) {
       .about = program.about,
       .notes = program.notes,
       .operand_advice = "changes of the configuration stand behind -o, as KEY=VALUE",
-      .options = {{{"--config", "-c"}, "FILE", "the configuration; required", store_text(options.config)},
+      .options = {{{"--config", "-c"}, "FILE", "the configuration; required", text_into(options.config)},
                   {{"--override", "-o"},
                    "KEY=VALUE...",
                    "changes of the configuration; may be repeated",
@@ -49,7 +49,7 @@ CommandSyntax syntax_of(const Program& program, Options& options) {
                               "auto|FOLDER",
                               "continue from this checkpoint; auto: from the newest one of the output folder, or start "
                               "when there is none",
-                              store_text(options.resume)});
+                              text_into(options.resume)});
   return syntax;
 }
 

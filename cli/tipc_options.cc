@@ -45,12 +45,12 @@ Option set_option(TipcOptions& o) {
 
 std::vector<Option> run_options(TipcOptions& o) {
   return {set_option(o),
-          {{"--dry-run"}, "", "print the commands and start nothing", store(o.dry_run, bool_value)},
+          {{"--dry-run"}, "", "print the commands and start nothing", into(o.dry_run, bool_value)},
           {{"--timeout"},
            "TIME",
            "limit for a step (default: 15m; 30 days in whole_train_whole_infer)",
-           store(o.timeout, duration_value)},
-          {{"--quiet"}, "", "do not show what the steps print; their logs have it", store(o.quiet, bool_value)}};
+           into(o.timeout, duration_value)},
+          {{"--quiet"}, "", "do not show what the steps print; their logs have it", into(o.quiet, bool_value)}};
 }
 
 std::vector<Option> compare_options(TipcOptions& o) {
@@ -59,12 +59,12 @@ std::vector<Option> compare_options(TipcOptions& o) {
           {{"--atol"},
            "N",
            "a number may be off by atol + rtol x |expected| (default: 1e-3)",
-           store(o.tolerance.atol, tolerance_value)},
-          {{"--rtol"}, "N", "(default: 1e-3)", store(o.tolerance.rtol, tolerance_value)},
+           into(o.tolerance.atol, tolerance_value)},
+          {{"--rtol"}, "N", "(default: 1e-3)", into(o.tolerance.rtol, tolerance_value)},
           {{"--precision"},
            "NAME",
            "only logs with fp32, fp16, bf16 or int8 in their names",
-           store(o.precision, precision_value)}};
+           into(o.precision, precision_value)}};
 }
 
 struct Subcommand {

@@ -58,13 +58,13 @@ struct Option : OptionSpec {
   std::function<void(const Given&)> apply;
 };
 
-/// Stores what `read` makes of the value: {{"--port"}, "N", "…", store(options.port, int_in(0, 65535))}
+/// Stores what `read` makes of the value: {{"--port"}, "N", "…", into(options.port, int_in(0, 65535))}
 template <typename Field, typename Read>
-std::function<void(const Given&)> store(Field& field, Read read) {
+std::function<void(const Given&)> into(Field& field, Read read) {
   return [&field, read](const Given& given) { field = static_cast<Field>(read(given)); };
 }
 template <typename Field>
-std::function<void(const Given&)> store_text(Field& field) {
+std::function<void(const Given&)> text_into(Field& field) {
   return [&field](const Given& given) { field = given.text; };
 }
 inline auto int_in(int64_t low, int64_t high) {

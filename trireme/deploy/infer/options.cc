@@ -17,25 +17,25 @@ std::vector<Option> predictor_options(PredictorOptions& options) {
   return {{{"--engine"},
            "NAME",
            "openvino (inference.onnx, CPU) or torch (inference.pt); default auto: openvino on the CPU, torch on a GPU",
-           store(options.engine, engine)},
+           into(options.engine, engine)},
           {{"--use-gpu"},
            "True|False",
            "compute on a GPU (default: False)",
-           store(options.use_gpu, bool_value),
+           into(options.use_gpu, bool_value),
            Takes::boolean},
-          {{"--gpu-id"}, "N", "which GPU (default: 0)", store(options.gpu_id, int_in(0, kMaxGpu))},
+          {{"--gpu-id"}, "N", "which GPU (default: 0)", into(options.gpu_id, int_in(0, kMaxGpu))},
           {{"--precision"},
            "NAME",
            "fp32, bf16 or fp16: what the network computes in (default: fp32)",
-           store(options.precision, precision)},
+           into(options.precision, precision)},
           {{"--cpu-threads"},
            "N",
            "threads of the engine (default: one for each core)",
-           store(options.cpu_threads, int_in(0, kMaxThreads))},
+           into(options.cpu_threads, int_in(0, kMaxThreads))},
           {{"--topk"},
            "K",
            "classes in an answer (default: as the model says)",
-           store(options.topk, int_in(1, kMaxClasses))}};
+           into(options.topk, int_in(1, kMaxClasses))}};
 }
 
 void check_predictor_options(const PredictorOptions& options) {

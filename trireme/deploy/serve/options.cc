@@ -40,86 +40,81 @@ auto bytes_from(size_t low, const char* shown) {
 }
 
 std::vector<Option> listening_options(ServeOptions& o) {
-  return {{{"--model-dir"},
-           "DIR",
-           "an exported model, or a folder of several; required",
-           store_text(o.model_dir)},
+  return {{{"--model-dir"}, "DIR", "an exported model, or a folder of several; required", text_into(o.model_dir)},
           {{"--host"},
            "ADDRESS",
            "address to listen on; 0.0.0.0 lets other machines in (default: 127.0.0.1)",
-           store(o.host, host_value)},
-          {{"--port"}, "N", "0: a free one, which is printed (default: 8080)", store(o.port, int_in(0, 65535))},
+           into(o.host, host_value)},
+          {{"--port"}, "N", "0: a free one, which is printed (default: 8080)", into(o.port, int_in(0, 65535))},
           {{"--port-file"},
            "FILE",
            "gets the port once the server is ready; an old one is removed at the start",
-           store_text(o.port_file)}};
+           text_into(o.port_file)}};
 }
 
 std::vector<Option> batch_options(ServiceOptions& o) {
   constexpr int kMany = 1 << 20;
-  return {{{"--batch-size"}, "N", "most pictures in a batch (default: 8)", store(o.max_batch, int_in(1, 4096))},
-          {{"--batch-wait-ms"},
-           "N",
-           "how long a busy engine waits for a fuller batch (default: 2)",
-           store(o.batch_wait, millis_value)},
-          {{"--queue"},
-           "N",
-           "most pictures that wait for the engine, and most requests for a worker; then 503 (default: 256)",
-           store(o.max_queue, int_in(1, kMany))},
-          {{"--images-per-request"},
-           "N",
-           "most pictures in one request (default: 64)",
-           store(o.images_per_request, int_in(1, kMany))},
-          {{"--max-pixels"},
-           "N",
-           "most pixels of a picture (default: 33554432)",
-           store(o.max_pixels, int_in(1, INT32_MAX))},
-          {{"--decode-memory"},
-           "BYTES",
-           "most bytes of the pictures that are decoded or wait for the engine; others wait (default: 1G)",
-           store(o.decode_bytes, bytes_from(1 << 20, "1M"))}};
+  return {
+      {{"--batch-size"}, "N", "most pictures in a batch (default: 8)", into(o.max_batch, int_in(1, 4096))},
+      {{"--batch-wait-ms"},
+       "N",
+       "how long a busy engine waits for a fuller batch (default: 2)",
+       into(o.batch_wait, millis_value)},
+      {{"--queue"},
+       "N",
+       "most pictures that wait for the engine, and most requests for a worker; then 503 (default: 256)",
+       into(o.max_queue, int_in(1, kMany))},
+      {{"--images-per-request"},
+       "N",
+       "most pictures in one request (default: 64)",
+       into(o.images_per_request, int_in(1, kMany))},
+      {{"--max-pixels"}, "N", "most pixels of a picture (default: 33554432)", into(o.max_pixels, int_in(1, INT32_MAX))},
+      {{"--decode-memory"},
+       "BYTES",
+       "most bytes of the pictures that are decoded or wait for the engine; others wait (default: 1G)",
+       into(o.decode_bytes, bytes_from(1 << 20, "1M"))}};
 }
 
 std::vector<Option> server_options(http::ServerOptions& o) {
   return {{{"--body-limit"},
            "BYTES",
            "most bytes of a request, like 16M; then 413 (default: 16M)",
-           store(o.limits.body_bytes, bytes_from(1 << 10, "1K"))},
+           into(o.limits.body_bytes, bytes_from(1 << 10, "1K"))},
           {{"--memory-limit"},
            "BYTES",
            "most bytes of all requests together; then 503 (default: 256M)",
-           store(o.max_held_bytes, bytes_value)},
+           into(o.max_held_bytes, bytes_value)},
           {{"--workers"},
            "N",
            "threads that decode pictures (default: two batches and one for each core)",
-           store(o.workers, int_in(1, 1024))},
+           into(o.workers, int_in(1, 1024))},
           {{"--max-connections"},
            "N",
            "most connections at a time (default: 512)",
-           store(o.max_connections, int_in(1, 100000))}};
+           into(o.max_connections, int_in(1, 100000))}};
 }
 
 std::vector<Option> time_options(ServeOptions& o) {
   return {{{"--request-timeout"},
            "TIME",
            "from a whole request to its answer; then 504 (default: 30s)",
-           store(o.service.request_timeout, patience)},
+           into(o.service.request_timeout, patience)},
           {{"--read-timeout"},
            "TIME",
            "for a whole request to arrive; then 408 (default: 30s)",
-           store(o.server.read_timeout, patience)},
+           into(o.server.read_timeout, patience)},
           {{"--idle-timeout"},
            "TIME",
            "how long a connection may be silent (default: 60s)",
-           store(o.server.idle_timeout, patience)},
+           into(o.server.idle_timeout, patience)},
           {{"--drain-delay"},
            "TIME",
            "after SIGTERM: not ready, but still answering, before the port closes (default: 0)",
-           store(o.drain_delay, duration_value)},
+           into(o.drain_delay, duration_value)},
           {{"--drain-timeout"},
            "TIME",
            "for the requests in flight after SIGTERM (default: 30s)",
-           store(o.drain_timeout, patience)}};
+           into(o.drain_timeout, patience)}};
 }
 
 CommandSyntax syntax_of(ServeOptions& options) {

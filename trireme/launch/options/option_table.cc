@@ -15,7 +15,7 @@ Apply store(Field Request::*field, Read read) {
 }
 
 Apply store_flag(bool Request::*field) {
-  return store(field, bool_value);
+  return into(field, bool_value);
 }
 
 auto int_from(int64_t low, int64_t high) {
