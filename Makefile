@@ -1,6 +1,8 @@
 # The front door: set-up, CMake presets and ctest under one roof. `make` lists what there is.
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
+# One more than there are processors: tests of several processes often wait.
+TEST_JOBS ?= $(shell expr $(JOBS) + 1)
 REPEAT ?= 10
 
 SOURCES = $(shell find $(wildcard trireme cli apps examples tests bench) -name '*.h' -o -name '*.cc')
@@ -19,7 +21,7 @@ build:  ## set up and build; programs land in build/bin
 test: setup-test  ## build and run the tests that need only our own set-up
 	cmake --preset release
 	cmake --build --preset release
-	ctest --preset release -j $(JOBS)
+	ctest --preset release -j $(TEST_JOBS)
 
 sanitize: setup-sanitize format-check  ## layout, static checks, sanitizers, fuzzers: what every change must pass besides the tests
 	cmake --preset asan

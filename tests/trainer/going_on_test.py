@@ -111,13 +111,14 @@ class Damage(TrainerCase):
 
 
 class Process(TrainerCase):
-    def start(self, ranks=0):
+    def start(self, ranks=0, more=("Global.eval_during_train=False",), until=r"\[Train\]\[Epoch 2/"):
         """A training that would take long."""
         words = [TRIREME, "launch", "-n", ranks] if ranks else []
-        words += [TRIREME, "train", "-c", "config.yaml", "-o", "Global.epochs=10000", "-o",
-                 "Global.eval_during_train=False", "-o", "Global.save_interval=-1"]
+        words += [TRIREME, "train", "-c", "config.yaml"]
+        for option in ("Global.epochs=10000", *more, "Global.save_interval=-1"):
+            words += ["-o", option]
         job = self.start_command(words, env=PLAIN)
-        job.wait_output(r"\[Train\]\[Epoch 2/")
+        job.wait_output(until)
         return job
 
     def test_a_folder_in_use(self):
@@ -140,6 +141,17 @@ class Process(TrainerCase):
             self.assert_ends(result, code)
         result = self.train("Global.epochs=1", more=AUTO)
         self.assert_says(result, "resumed from out/LeNet/latest")
+
+    def test_a_signal_during_an_evaluation(self):
+        """It is finished first, and no step of the next epoch is taken."""
+        slow = ("DataLoader.Eval.dataset={name: Synthetic, samples: 4000, image_shape: [3, 28, 28]}",
+                "DataLoader.Eval.sampler.batch_size=1", "Global.print_batch_step=1")
+        job = self.start(more=slow, until=r"\[Eval\]\[Epoch 1\]\[Iter: 1/")
+        job.signal(signal.SIGTERM)
+        result = job.wait(SECONDS)
+        self.assert_says(result, "this evaluation is finished first", r"\[Eval\].*\[Avg\]", "stopped by SIGTERM")
+        self.assert_silent_on(result, r"\[Train\]\[Epoch 2/")
+        self.assert_ends(result, 143)
 
     def test_a_signal_to_the_launcher(self):
         for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):

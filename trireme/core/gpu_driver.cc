@@ -10,12 +10,13 @@
 namespace trireme {
 namespace {
 
-constexpr std::array kDeviceFiles = {"/dev/nvidiactl", "/dev/dxg", "/dev/nvmap"};  // a server, WSL, a Jetson
+constexpr std::array kDriverFiles = {"/dev/nvidiactl", "/usr/lib/wsl/lib/libcuda.so.1",
+                                     "/dev/nvmap"};  // a server, WSL, a Jetson
 
 }  // namespace
 
 bool has_gpu_driver() {
-  return std::any_of(kDeviceFiles.begin(), kDeviceFiles.end(),
+  return std::any_of(kDriverFiles.begin(), kDriverFiles.end(),
                      [](const char* file) { return ::access(file, F_OK) == 0; });
 }
 

@@ -6,7 +6,7 @@
 
 namespace trireme {
 
-/// Whether NVIDIA's driver has made its device file.
+/// Whether a file is there that comes with NVIDIA's driver.
 bool has_gpu_driver();
 
 /// Whether this value of CUDA_VISIBLE_DEVICES leaves no GPU visible: "-1" or blank.

@@ -85,7 +85,7 @@ void WatchCallback::load_state(const std::string& text) {
   words >> name >> waited >> cooling >> best;
   char* end = best.data();
   const double value = best == "none" ? 0 : std::strtod(best.c_str(), &end);
-  if (!words || name != name_ || (best != "none" && *end != '\0'))
+  if (!words || !words.eof() || name != name_ || (best != "none" && *end != '\0'))
     throw UsageError("the checkpoint has '{}' where the state of {} should be; give fit() the same callbacks", text,
                      name_);
   waited_ = waited;

@@ -56,7 +56,7 @@ std::shared_ptr<data::Loader> loader_of(const Samples& train, const FitOptions& 
   return train.loader();
 }
 
-/// Where something is saved, those of Ctrl-C and SIGTERM that would end the process: the program handles the others.
+/// The signals to catch: those of SIGINT and SIGTERM that the program does not handle, if something is saved.
 std::vector<int> signals_of(const FitOptions& options) {
   std::vector<int> signals;
   if (options.save_dir.empty() && options.checkpoint_dir.empty()) return signals;
@@ -82,7 +82,8 @@ class Fit : private Training {
         bad_(train.dataset(), "training"),
         callbacks_(options.callbacks),
         run_(model, learner.ranks().me()),
-        loop_(*this, run_, {learner.step(), learner.ranks(), Meter({"loss"}, learner.metrics())}, signals_of(options)) {
+        loop_(*this, run_, {learner.step(), learner.ranks(), Meter({"loss"}, learner.metrics())}) {
+    loop_.catch_signals(signals_of(options));
     describe_run(train.dataset()->size());
     if (options.verbose > 0) callbacks_.add_default<callback::ProgressBar>();
     if (!options.save_dir.empty())
@@ -123,7 +124,7 @@ class Fit : private Training {
     run_.save_dir = options_.save_dir;
   }
 
-  /// Whole ones, the last perhaps in part.
+  /// Rounded up.
   int64_t epochs_for(int64_t batches) const {
     return batches <= 0 ? 0 : (batches + loader_->size() - 1) / loader_->size();
   }
@@ -145,7 +146,7 @@ class Fit : private Training {
     int64_t batches = 0;
     std::string phase;
     words >> batches >> phase;
-    if (!words || (phase != kTraining && phase != kUnevaluated && phase != kStopped))
+    if (!words || !words.eof() || (phase != kTraining && phase != kUnevaluated && phase != kStopped))
       throw UsageError("the checkpoint has '{}' where the state of a fit should be, such as '640 training'", text);
     run_.iteration = batches;
     phase_ = phase;
@@ -206,10 +207,11 @@ class Fit : private Training {
   // A single rank obeys a signal at once; several must first agree at a logged step.
   void end_batch() override {
     run_.logged =
-        (run_.step + 1) % options_.log_freq == 0 || loop_.is_last_batch() || (run_.me.size == 1 && loop_.told());
+        (run_.step + 1) % options_.log_freq == 0 || loop_.is_last_batch() || (run_.me.size == 1 && loop_.signalled());
     if (run_.logged) {
       run_.logs = loop_.results();
       bad_.look(run_.me, [this](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
+      if (loop_.is_last_batch() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
       loop_.agree_to_stop(run_.stop);
     }
     pace_.done((*batch_)->data.size(0));
@@ -219,7 +221,7 @@ class Fit : private Training {
 
   void end_epoch() override {
     if (run_.step == run_.steps) ++*batch_;  // the loader now stands at the next epoch
-    results_ = run_.logs;
+    results_ = run_.logs = loop_.results();  // with the batches that completed the last group of an early end
     const bool cut_short = loop_.signal() != 0;
     if (!cut_short) {
       callbacks_.call(&Callback::on_epoch_end, run_);

@@ -64,7 +64,7 @@ TEST(Fit, CountsBatchesFromWhereALoaderStands) {
   const auto bar = std::make_shared<std::ostringstream>();
   prepared(seeded_net()).fit(rest, {.callbacks = {diary, callback::ProgressBar({.out = bar.get()})}, .num_iters = 6});
   EXPECT_EQ(diary->text, "train{epoch0{0()1(*)}epoch1{0()1()2()3(*)}}");
-  EXPECT_THAT(bar->str(), AllOf(HasSubstr("Epoch 1/2"), HasSubstr("Epoch 2/2")));
+  EXPECT_THAT(bar->str(), AllOf(HasSubstr("Epoch 1/2"), HasSubstr("Epoch 2/2"), HasSubstr("step 4/6")));
 }
 
 TEST(Fit, TakesNoBatchThatItDoesNotTrain) {
@@ -300,6 +300,29 @@ TEST(Fit, ALossThatIsNoNumberEndsTraining) {
   Model again = prepared(seeded_net());
   again.load(folder.path() / "final");
   EXPECT_TRUE(flat(again).isfinite().all().item<bool>());
+}
+
+// The ranks agree to stop in the middle of a group; the batch that completes it is bad, and no step looks at it.
+TEST(Fit, ABadLossAfterTheAgreementToStopIsNotSaved) {
+  struct Stopper : Callback {
+    void on_train_batch_end(trireme::Run& run) override { run.stop = run.stop || run.step == 1; }
+  };
+  TempDir folder;
+  torch::Tensor x = torch::randn({40, 4});
+  x[13] = std::nan("");  // of the fourth batch
+  Model model = prepared(seeded_net());
+  EXPECT_THAT(
+      [&] {
+        model.fit(data::TensorDataset(x, torch::zeros({40}, torch::kLong)), {.batch_size = 4,
+                                                                             .log_freq = 3,
+                                                                             .save_dir = folder.path(),
+                                                                             .verbose = 0,
+                                                                             .shuffle = false,
+                                                                             .callbacks = {Stopper()},
+                                                                             .accumulate_grad_batches = 2});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("step 4/10: the loss of rank 0 is nan")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace

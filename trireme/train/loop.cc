@@ -7,8 +7,12 @@
 
 namespace trireme::train {
 
-Loop::Loop(Training& training, Place& place, Parts parts, const std::vector<int>& signals)
-    : training_(training), place_(place), parts_(std::move(parts)), notice_(signals) {}
+Loop::Loop(Training& training, Place& place, Parts parts)
+    : training_(training), place_(place), parts_(std::move(parts)) {}
+
+void Loop::catch_signals(const std::vector<int>& signals) {
+  if (!notice_) notice_.emplace(signals);
+}
 
 void Loop::run() {
   for (; place_.epoch < place_.epochs && !stopping_; ++place_.epoch) {
@@ -40,9 +44,9 @@ const Results& Loop::results() {
   return *results_;
 }
 
-bool Loop::agree_to_stop(bool wish) {
+bool Loop::agree_to_stop(bool stop) {
   if (signal_ != 0) return true;
-  const torch::Tensor asked = torch::tensor({wish ? 1 : 0, notice_ ? notice_->signal() : 0}, torch::kInt);
+  const torch::Tensor asked = torch::tensor({stop ? 1 : 0, notice_ ? notice_->signal() : 0}, torch::kInt);
   if (parts_.ranks.me().size > 1) all_reduce(asked, ReduceOp::max, parts_.ranks.group());
   signal_ = asked[1].item<int>();
   stopping_ |= asked[0].item<int>() != 0 || signal_ != 0;
@@ -50,8 +54,9 @@ bool Loop::agree_to_stop(bool wish) {
 }
 
 void Loop::raise_signal() {
+  const int signal = signal_ != 0 ? signal_ : notice_ ? notice_->signal() : 0;
   notice_.reset();
-  if (signal_ != 0) ::raise(signal_);
+  if (signal != 0) ::raise(signal);
 }
 
 const char* signal_name(int signal) {

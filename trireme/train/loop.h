@@ -3,7 +3,8 @@
 //
 //   begin_epoch  { train_batch  end_batch } …  end_epoch
 //
-//   Loop loop(training, place, {step, ranks, Meter({"loss"}, metrics)}, {SIGINT, SIGTERM});
+//   Loop loop(training, place, {step, ranks, Meter({"loss"}, metrics)});
+//   loop.catch_signals({SIGINT, SIGTERM});
 //   loop.run();
 //   if (loop.signal() != 0) …                                  // ended early
 //
@@ -31,11 +32,12 @@ class Training {
   virtual int64_t begin_epoch() = 0;
   /// Reads the next batch and takes a step with it.
   virtual Meter::Batch train_batch(const BatchOptions& options) = 0;
-  /// The place for reports, and for agree_to_stop(). Its step is still that of the batch.
+  /// Called after each batch: log here, and call agree_to_stop(). Place::step is still this batch's.
   virtual void end_batch() = 0;
-  /// The place to evaluate and to save. The place's step says how many batches are done, fewer after an early end.
+  /// Called after the last batch: evaluate and save here. Place::step is the number of batches done, fewer than
+  /// Place::steps after an early end.
   virtual void end_epoch() = 0;
-  /// Throws what a loss that is not a finite number means to the user.
+  /// Throws the error for a loss that is not finite.
   [[noreturn]] virtual void refuse(const BadLoss& bad) const = 0;
 };
 
@@ -47,8 +49,11 @@ class Loop {
     Meter meter;
   };
 
-  /// The place is the caller's. As long as the loop lives, these signals end the training, not the process.
-  Loop(Training& training, Place& place, Parts parts, const std::vector<int>& signals);
+  /// The place is the caller's.
+  Loop(Training& training, Place& place, Parts parts);
+
+  /// From now on these signals end the training, not the process. A second call changes nothing.
+  void catch_signals(const std::vector<int>& signals);
 
   /// All epochs from the place on. After a signal the place stays in the epoch that it ended.
   void run();
@@ -59,14 +64,14 @@ class Loop {
   bool is_last_batch() const { return place_.step + 1 == end_; }
 
   /// Whether the training ends early, the same on every rank and for ever after: a signal has come to any of them, or
-  /// `wish` is true on any.
-  bool agree_to_stop(bool wish = false);
+  /// `stop` is true on any.
+  bool agree_to_stop(bool stop = false);
   bool stopping() const { return stopping_; }
-  /// By which they agreed to stop; 0: none.
+  /// The signal that the ranks agreed on; 0: none.
   int signal() const { return signal_; }
-  /// Whether one has come to this rank; the others may not know.
-  bool told() const { return notice_ && notice_->received(); }
-  /// The signal now does what it does without this loop.
+  /// Whether this rank has received a signal; other ranks may not know.
+  bool signalled() const { return notice_ && notice_->received(); }
+  /// A signal that was caught now does what it does without this loop, also one that came after the last agreement.
   void raise_signal();
 
  private:
@@ -77,7 +82,7 @@ class Loop {
   Parts parts_;
   std::optional<PreemptionNotice> notice_;
   int64_t end_ = 0;                 // the step before which the epoch ends
-  std::optional<Results> results_;  // none: batches have come since
+  std::optional<Results> results_;  // empty: batches were added since
   bool stopping_ = false;
   int signal_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <torch/torch.h>
 
+#include <atomic>
 #include <cmath>
 #include <functional>
 
@@ -21,7 +22,8 @@ class Walk : public Training {
   explicit Walk(int64_t accumulate = 1) : step_(net_, sgd_, {.accumulate = accumulate}) {}
 
   void run(const std::vector<int>& signals = {}) {
-    loop_.emplace(*this, place_, Loop::Parts{step_, ranks_, Meter({"loss"}, {})}, signals);
+    loop_.emplace(*this, place_, Loop::Parts{step_, ranks_, Meter({"loss"}, {})});
+    loop_->catch_signals(signals);
     loop_->run();
   }
 
@@ -61,7 +63,7 @@ TEST(Loop, TheLastBatchOfAnEpochEndsItsGroup) {
   EXPECT_FALSE(walk.loop_->stopping());
 }
 
-TEST(Loop, AWishEndsItBetweenTwoSteps) {
+TEST(Loop, AStopComesBetweenTwoSteps) {
   Walk walk(2);
   walk.at_end_ = [&] { walk.loop_->agree_to_stop(walk.place_.step == 2); };
   walk.run();
@@ -74,13 +76,28 @@ TEST(Loop, ASignalLeavesThePlaceInItsEpoch) {
   Walk walk;
   walk.at_end_ = [&] {
     if (walk.place_.iteration == 6) ::raise(SIGTERM);
-    EXPECT_EQ(walk.loop_->told(), walk.place_.iteration == 6);
+    EXPECT_EQ(walk.loop_->signalled(), walk.place_.iteration == 6);
     walk.loop_->agree_to_stop();
   };
   walk.run({SIGTERM});
   EXPECT_EQ(walk.text_, "[uuuuu]5[uu]2");
   EXPECT_EQ(walk.loop_->signal(), SIGTERM);
   EXPECT_EQ(walk.place_.epoch, 1);
+}
+
+TEST(Loop, ASignalAfterTheLastAgreementIsNotLost) {
+  static std::atomic<int> received;
+  received = 0;
+  ::signal(SIGUSR1, [](int) { ++received; });
+  Walk walk;
+  walk.at_end_ = [&] {
+    if (walk.place_.iteration == 9) ::raise(SIGUSR1);
+  };
+  walk.run({SIGUSR1});
+  EXPECT_EQ(received, 1);
+  walk.loop_->raise_signal();
+  EXPECT_EQ(received, 2);
+  ::signal(SIGUSR1, SIG_DFL);
 }
 
 TEST(Loop, RefusesALossWhereResultsAreAskedFor) {

@@ -14,9 +14,9 @@ namespace trireme::train {
 /// Sums and means over the batches since construction or the last reset().
 class Pace {
  public:
-  /// A batch is there.
+  /// Call when a batch has been read.
   void read() { reader_ += lap(); }
-  /// It is done with.
+  /// Call when the work on it is done.
   void done(int64_t rows) {
     work_ += lap();
     rows_ += static_cast<double>(rows);

@@ -10,7 +10,7 @@ struct Place {
   int64_t epochs = 1;
   int64_t step = 0;       ///< the batch of this epoch, from 0
   int64_t steps = 0;      ///< batches of an epoch on this rank
-  int64_t iteration = 0;  ///< batches since the training began
+  int64_t iteration = 0;  ///< batches since this process began to train; a fit counts those before its resume too
 };
 
 }  // namespace trireme::train

@@ -31,6 +31,8 @@ Loaded load() {
     return {nullptr, library().problem() +
                          "; it is built where libtorch comes with CUDA (setup/setup.sh build on a machine "
                          "with a GPU) or set TRIREME_PLUGIN_DIR"};
+  if (!loaded_in_time)
+    return {nullptr, "CUDA_VISIBLE_DEVICES hid the GPUs when the program started; set it before the start"};
   const auto* plugin = library().symbol<const CudaPlugin>(kCudaPluginSymbol);
   if (!plugin || plugin->version != kCudaPluginVersion)
     return {nullptr, "libtrireme_cuda.so is of another version of Trireme; build and install both together"};

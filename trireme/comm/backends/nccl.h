@@ -1,5 +1,5 @@
-// libtorch's NCCL for CUDA tensors, from libtrireme_cuda.so, which is loaded before main() when there is a GPU: a program
-// that uses none needs no CUDA library.
+// libtorch's NCCL for CUDA tensors, from libtrireme_cuda.so, which is loaded before main() when there is a GPU: a
+// program that uses none needs no CUDA library.
 #pragma once
 
 #include <chrono>

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "trireme/core/error.h"
-#include "trireme/core/gpu_driver.h"
 
 namespace trireme::launch {
 namespace {
@@ -174,7 +173,6 @@ TEST(MayUseGpus, AsksNvmlOnlyWhenItMatters) {
 
 TEST(DetectGpus, DescribesWhatIsThere) {
   const auto gpus = detect_gpus();
-  EXPECT_TRUE(has_gpu_driver() || gpus.empty());
   for (size_t i = 0; i < gpus.size(); ++i) {
     EXPECT_EQ(gpus[i].index, static_cast<int>(i));
     EXPECT_THAT(gpus[i].uuid, testing::StartsWith("GPU-"));

@@ -10,11 +10,11 @@ using Apply = std::function<void(Draft&, const Given&)>;
 
 // An apply function that stores one field of the request.
 template <typename Field, typename Read>
-Apply store(Field Request::*field, Read read) {
+Apply into(Field Request::*field, Read read) {
   return [=](Draft& draft, const Given& given) { draft.request.*field = read(given); };
 }
 
-Apply store_flag(bool Request::*field) {
+Apply flag_into(bool Request::*field) {
   return into(field, bool_value);
 }
 
@@ -128,15 +128,15 @@ std::vector<Option> process_options() {
   return section(
       Topic::processes,
       {Row({"--nproc_per_node", "-n"}, "N|gpu|cpu", "processes on each node (default: one per visible GPU, else 1)",
-           store(&Request::processes, processes_value))
+           into(&Request::processes, processes_value))
            .from({"PADDLE_NPROC_PER_NODE"}),
        Row({"--gpus", "--devices"}, "LIST",
            "GPUs to use, like 0,1: absolute ids or UUIDs that are visible here (default: all visible)",
-           store(&Request::devices, devices_value))
+           into(&Request::devices, devices_value))
            .from({"PADDLE_DEVICES"}),
        Row({"--bind"}, "none|core|numa",
            "tie each process to its share of the cores, or to a NUMA node (default: none)",
-           store(&Request::bind, bind_value)),
+           into(&Request::bind, bind_value)),
        Row({"--env"}, "NAME=VALUE", "set a variable in every worker; may be repeated", add_variable)});
 }
 
@@ -144,7 +144,7 @@ std::vector<Option> node_options() {
   return section(
       Topic::nodes,
       {Row({"--nnodes"}, "N", "number of machines (default: 1, or the number of hosts given)",
-           store(&Request::nodes, nodes_value))
+           into(&Request::nodes, nodes_value))
            .from({"PADDLE_NNODES"})
            .as(Role::cluster_shape),
        Row({"--ips"}, "LIST", "every machine, like 10.0.0.1,10.0.0.2, the same on each; trainer 0 is on the first",
@@ -156,41 +156,40 @@ std::vector<Option> node_options() {
            .from({"PADDLE_MASTER"})
            .as(Role::meeting_place),
        Row({"--rank", "--node_rank"}, "N", "number of this machine, from 0 (default: found by itself)",
-           store(&Request::node_rank, int_from(-1, 65535)))
+           into(&Request::node_rank, int_from(-1, 65535)))
            .from({"PADDLE_RANK"})
            .as(Role::cluster_shape),
        Row({"--host", "--local_addr"}, "ADDRESS",
            "address by which the other machines reach this one (default: found by itself)",
-           store(&Request::host, [](const Given& given) { return parse_host(given.text, given.shown()); }))
+           into(&Request::host, [](const Given& given) { return parse_host(given.text, given.shown()); }))
            .from({"POD_IP"}),
        Row({"--hostfile"}, "FILE", "machines as lines `host slots=N`; they may have unequal slots", read_hosts)
            .as(Role::meeting_place),
        Row({"--hosts", "-H"}, "A:N,B:N", "the same on the command line, as Horovod writes it", parse_hosts)
            .as(Role::meeting_place),
-       Row({"--ssh"}, "", "start all machines of --ips, --hostfile or -H from this terminal",
-           store_flag(&Request::ssh)),
+       Row({"--ssh"}, "", "start all machines of --ips, --hostfile or -H from this terminal", flag_into(&Request::ssh)),
        Row({"--start_port"}, "PORT",
            "first port of the workers, one each; machines meet on the one before it (default: free ports, 6069)",
-           store(&Request::start_port, [](const Given& given) { return port_value(given, 2); }))
+           into(&Request::start_port, [](const Given& given) { return port_value(given, 2); }))
            .from({"PADDLE_START_PORT", "FLAGS_START_PORT"}),
        Row({"--job_id", "--rdzv_id"}, "NAME", "keeps jobs on the same machines apart (default: default)",
-           store(&Request::job_id, job_id_value))
+           into(&Request::job_id, job_id_value))
            .from({"PADDLE_JOB_ID"}),
        Row({"--join_timeout"}, "TIME", "how long to wait for the other machines (default: 600s)",
-           store(&Request::join_timeout, duration_value))});
+           into(&Request::join_timeout, duration_value))});
 }
 
 std::vector<Option> log_options() {
   return section(
       Topic::logs,
       {Row({"--log_dir"}, "FOLDER", "where workerlog.<local rank> and result.json go (default: log)",
-           store(&Request::log_dir, text_value))
+           into(&Request::log_dir, text_value))
            .from({"PADDLE_LOG_DIR"}),
        Row({"--tee", "--local_ranks_filter"}, "all|none|LIST",
            "local ranks whose output the console shows too (default: 0)",
            [](Draft& draft, const Given& given) { set_tee(given, draft.request); }),
        Row({"--log_overwrite"}, "", "overwrite the workers' logs instead of appending",
-           store_flag(&Request::log_overwrite))
+           flag_into(&Request::log_overwrite))
            .from({"PADDLE_LOG_OVERWRITE"})
            .taking(Takes::boolean),
        Row({"--log_level"}, "LEVEL", "the launcher's own messages: debug, info, warning, error or off (default: info)",
@@ -203,10 +202,10 @@ std::vector<Option> failure_options() {
       Topic::failure,
       {Row({"--max_restart", "--max_restarts"}, "N",
            "restart the job up to N times from its last checkpoint (default: 0)",
-           store(&Request::max_restart, int_from(0, 1'000'000)))
+           into(&Request::max_restart, int_from(0, 1'000'000)))
            .from({"PADDLE_MAX_RESTART"}),
        Row({"--grace"}, "TIME", "between SIGTERM and SIGKILL, to save a checkpoint (default: 10s)",
-           store(&Request::grace, duration_value)),
+           into(&Request::grace, duration_value)),
        Row({"--elastic_level"}, "LEVEL", "elastic membership; only -1, off, is in this release", check_elastic_level)
            .from({"PADDLE_ELASTIC_LEVEL"})});
 }
@@ -215,7 +214,7 @@ std::vector<Option> debug_options() {
   return section(
       Topic::debug,
       {Row({"--dry_run"}, "", "print the plan (rank, node, device, endpoint, environment) and start nothing",
-           store_flag(&Request::dry_run)),
+           flag_into(&Request::dry_run)),
        Row({"--wrap"}, "RANK:CMD",
            "run one rank under a tool, like '0:gdb --args' (it gets the terminal); may be repeated", add_wrap),
        Row({"--help", "-h"}, "[TOPIC]", "the overview, or one topic", [](Draft&, const Given&) {})});
@@ -225,9 +224,9 @@ std::vector<Option> internal_options() {
   return section(
       Topic::internal,
       {Row({"--check_only"}, "", "`trireme doctor`: meet, measure the way between the machines, start nothing",
-           store_flag(&Request::check_only)),
+           flag_into(&Request::check_only)),
        Row({"--ssh_child"}, "", "started by another launcher's --ssh: the job's token comes on standard input",
-           store_flag(&Request::ssh_child))});
+           flag_into(&Request::ssh_child))});
 }
 
 std::vector<Option> peer_options() {
@@ -248,7 +247,7 @@ std::vector<Option> peer_options() {
        Row({"--standalone"}, "", "torchrun: this machine alone, whatever the variables say",
            [](Draft& draft, const Given& given) { draft.standalone = bool_value(given); }),
        Row({"--no_python"}, "", "torchrun: execute a *.py file itself instead of giving it to python3",
-           store_flag(&Request::no_python)),
+           flag_into(&Request::no_python)),
        Row({"--run_mode"}, "collective", "Paddle: the only mode here", check_run_mode).from({"PADDLE_RUN_MODE"})});
 }
 

@@ -1,6 +1,6 @@
 // The network that is trained: one model, or a student and its teachers side by side (DistillationModel).
 //
-//   RoleModels net({{"Teacher", teacher, .frozen = true}, {"Student", student}}, "Student");
+//   RoleModels net({{"Teacher", teacher, true}, {"Student", student}}, "Student");
 //   Outputs outputs = net.forward(images);
 //   outputs.of("Teacher");
 //

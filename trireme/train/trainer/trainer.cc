@@ -123,8 +123,7 @@ void Trainer::resume(const std::string& from) {
 void Trainer::train() {
   train::Meter meter(losses_.names_with_total(), metrics_.all, {.metrics_first = true});
   train::Training& self = *this;
-  loop_.emplace(self, place_, train::Loop::Parts{step_, ranks_, std::move(meter)},
-                std::vector<int>{SIGINT, SIGTERM, SIGUSR1});
+  loop_.emplace(self, place_, train::Loop::Parts{step_, ranks_, std::move(meter)});
   loop_->run();
 }
 
@@ -153,7 +152,7 @@ train::Meter::Batch Trainer::train_batch(const train::BatchOptions& options) {
   };
   step_(loss, {.samples = batch.rows(), .update = options.update});
   if (step_.update() != train::Update::none) ++progress_.step;
-  if (step_.update() == train::Update::skipped) tell_of_overflow();
+  if (step_.update() == train::Update::skipped) log_overflow();
   train::Meter::Batch numbers{.losses = losses.with_total(),
                               .sums = metrics_.measure(*outputs, labels),
                               .rows = batch.rows(),
@@ -162,7 +161,9 @@ train::Meter::Batch Trainer::train_batch(const train::BatchOptions& options) {
   return numbers;
 }
 
+// Before the first step a Ctrl-C ends the process as usual: what an earlier training saved stays.
 void Trainer::end_batch() {
+  loop_->catch_signals({SIGINT, SIGTERM, SIGUSR1});
   if (place_.step % config_.global.print_batch_step == 0) {
     const RateText lr{schedule_title(config_.optimizer.lr), lr_};
     const std::string memory = config_.global.print_mem_info ? memory_text() : "";
@@ -179,10 +180,12 @@ void Trainer::end_epoch() {
   if (loop_->stopping()) {
     progress_.iter = place_.step;
     saver_.save("latest", progress_);
-    return tell_of_stop();
+    return log_stop();
   }
-  if (place_.step > first_) log_info("{}", train_average_line(place_, first_, results));  // else resumed at its end
-  draw("train", results);
+  if (place_.step > first_) {  // else resumed at its end
+    log_info("{}", train_average_line(place_, first_, results));
+    draw("train", results);
+  }
   for (train::BadTotal& bad : bad_)
     bad.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
   progress_.epoch = place_.epoch + 1;
@@ -191,7 +194,7 @@ void Trainer::end_epoch() {
   if (every > 0 && progress_.epoch % every == 0) saver_.save(fmt::format("epoch_{}", progress_.epoch), progress_);
   saver_.save("latest", progress_);
   evaluate();
-  if (progress_.epoch < place_.epochs && loop_->agree_to_stop()) tell_of_stop();
+  if (progress_.epoch < place_.epochs && loop_->agree_to_stop()) log_stop();
 }
 
 void Trainer::evaluate() {
@@ -200,7 +203,7 @@ void Trainer::evaluate() {
   if (!evaluator_ || epoch % global.eval_interval != 0 || epoch <= global.start_eval_epoch) return;
   std::optional<optim::Ema::Applied> averaged;  // best_model too has what was evaluated
   if (step_.ema() != nullptr) averaged.emplace(*step_.ema());
-  const Results results = evaluator_->run(net_, eval_amp(), epoch, [this] { return loop_->told(); });
+  const Results results = evaluator_->run(net_, eval_amp(), epoch, [this] { return loop_->signalled(); });
   draw("eval", results);
   callback::Watch watch = watch_best(results, progress_.best);
   const bool best = !results.empty() && watch.improved(results);
@@ -216,13 +219,13 @@ void Trainer::draw(const std::string& prefix, const Results& results) {
   curves_->flush();
 }
 
-void Trainer::tell_of_stop() const {
+void Trainer::log_stop() const {
   log_info("[Train][Epoch {}/{}][Iter: {}/{}]stopped by {}; {} is saved. To go on: {}", place_.epoch + 1, place_.epochs,
            place_.step - 1, place_.steps, train::signal_name(loop_->signal()), (saver_.folder() / "latest").string(),
            resume_command_);
 }
 
-void Trainer::tell_of_overflow() {
+void Trainer::log_overflow() {
   log_info("[Train][Epoch {}/{}][Iter: {}/{}]gradients overflowed: no step is taken; the loss scale is now {:g}",
            place_.epoch + 1, place_.epochs, place_.step, place_.steps, step_.scaler().current_scale());
 }

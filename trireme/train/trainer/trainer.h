@@ -52,8 +52,8 @@ class Trainer : private train::Training {
   void resume(const std::string& from);
   void evaluate();
   void draw(const std::string& prefix, const Results& results);
-  void tell_of_stop() const;
-  void tell_of_overflow();
+  void log_stop() const;
+  void log_overflow();
 
   double rate_at(int64_t step) const;
   int64_t steps_per_epoch() const;
