@@ -83,6 +83,8 @@ class Model {
   size_t tensor_bytes() const { return predictor_.input_elements() * sizeof(float); }
   /// Pictures that wait for the engine.
   size_t waiting() const { return batcher_.waiting(); }
+  /// The engine neither computes nor has something to compute: the destructor waits for nothing.
+  bool is_idle() const { return batcher_.is_idle(); }
 
   /// One for each image, in their order, with its scores or its problem. Throws UnansweredError, or what the engine does.
   std::vector<Picture> answer(std::span<const EncodedImage> images, const Errand& errand);

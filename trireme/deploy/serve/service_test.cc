@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
@@ -464,6 +465,30 @@ TEST_F(ServiceTest, ARequestEndsWithTheModelThatItBeganWith) {
   set_gate(true);
   EXPECT_TRUE(reloaded.get());
   EXPECT_THAT(begun.get(), HasSubstr("\"red\""));
+}
+
+TEST_F(ServiceTest, AnOldModelThatHangsHoldsUpNoReload) {
+  start({.request_timeout = Millis(500)});
+  set_gate(false);
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "504 timeout");
+  const auto hanging = std::exchange(gate_, std::make_shared<ColourEngine::Gate>());  // the new model has its own
+  const Deadline patience = Deadline::in(seconds(10));
+  EXPECT_TRUE(service_->reload());
+  EXPECT_TRUE(service_->reload());
+  EXPECT_FALSE(patience.passed());
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200);
+  gate_ = hanging;  // which the test's end opens
+}
+
+TEST_F(ServiceTest, WhenAllModelsAreGoneTheyStayAsTheyWere) {
+  names_ = {"one", "two"};
+  start();
+  const CaughtLog log;
+  names_ = {""};  // a folder without any is one source, which says what is missing
+  description_ = "Input: 5";
+  EXPECT_FALSE(service_->reload());
+  EXPECT_EQ(log.count("reload: all models stay as they were: test"), 1U);
+  EXPECT_THAT(get("/healthz").body, HasSubstr(R"("models":["one","two"])"));
 }
 
 TEST_F(ServiceTest, SeveralModelsAreAskedByName) {
