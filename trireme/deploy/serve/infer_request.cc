@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "binary tensors are little-endian");
 
-constexpr size_t kMaxDimensions = 8, kMaxOutputs = 16, kMaxText = 1024;
+constexpr size_t kMaxDimensions = 8, kMaxText = 1024;
 constexpr const char* kForm =
     R"(expected {"inputs": [{"name": …, "shape": […], "datatype": "FP32" or "BYTES", "data": […]}]})";
 
@@ -70,8 +70,15 @@ class InferReader : public nlohmann::json_sax<Json> {
     std::vector<std::string> keys = {};  // seen; the last one is the current
   };
 
+  bool in_parameters() const {
+    return at(Place::parameters) || at(Place::input_parameters) || at(Place::output_parameters);
+  }
   /// A value somewhere in `parameters` that means nothing here.
-  bool skips() const { return at(Place::parameters) || at(Place::input_parameters) || at(Place::output_parameters); }
+  bool skips() const { return in_parameters() && !(depth_ == 0 && at_known_parameter()); }
+  bool at_known_parameter() const {
+    return at(Place::parameters, "binary_data_output") || at(Place::input_parameters, "binary_data_size") ||
+           at(Place::output_parameters, "binary_data") || at(Place::output_parameters, "classification");
+  }
   bool at(Place place) const { return !frames_.empty() && frames_.back().place == place; }
   bool at(Place place, std::string_view key) const { return at(place) && frames_.back().keys.back() == key; }
   bool number(double value, std::optional<int64_t> whole);
@@ -113,7 +120,7 @@ bool InferReader::start_object(size_t /*size*/) {
     return enter(Place::input);
   }
   if (at(Place::outputs)) {
-    if (request_.outputs.size() == kMaxOutputs) strange("more outputs than there are");
+    if (!request_.outputs.empty()) throw RequestError(problem("bad_request"), "the model has one output; {}", kForm);
     request_.outputs.emplace_back();
     return enter(Place::output);
   }
@@ -134,7 +141,7 @@ bool InferReader::start_array(size_t /*size*/) {
 bool InferReader::key(string_t& name) {
   if (depth_ > 0) return true;
   Frame& frame = frames_.back();
-  if (skips()) {
+  if (in_parameters()) {
     frame.keys.assign(1, name.substr(0, kMaxText));
     return true;
   }
@@ -169,9 +176,14 @@ bool InferReader::string(string_t& value) {
 }
 
 bool InferReader::boolean(bool value) {
-  if (depth_ == 0 && at(Place::parameters, "binary_data_output")) request_.binary_output = value;
-  if (depth_ == 0 && at(Place::output_parameters, "binary_data")) request_.outputs.back().binary = value;
-  return skips() || strange("a truth value");
+  if (skips()) return true;
+  if (at(Place::parameters, "binary_data_output"))
+    request_.binary_output = value;
+  else if (at(Place::output_parameters, "binary_data"))
+    request_.outputs.back().binary = value;
+  else
+    strange("a truth value");
+  return true;
 }
 
 bool InferReader::number(double value, std::optional<int64_t> whole) {
@@ -185,15 +197,17 @@ bool InferReader::number(double value, std::optional<int64_t> whole) {
     input().shape.push_back(*whole);
     return true;
   }
-  if (depth_ == 0 && at(Place::input_parameters, "binary_data_size")) {
+  if (skips()) return true;
+  if (at(Place::input_parameters, "binary_data_size")) {
     if (!whole || *whole < 0) strange("a strange binary_data_size");
     input().binary_bytes = static_cast<size_t>(*whole);
-  }
-  if (depth_ == 0 && at(Place::output_parameters, "classification")) {
+  } else if (at(Place::output_parameters, "classification")) {
     if (!whole || *whole < 0) strange("a strange classification");
     request_.outputs.back().classes = static_cast<int>(std::min<int64_t>(*whole, INT_MAX));
+  } else {
+    strange("a number");
   }
-  return skips() || strange("a number");
+  return true;
 }
 
 void read_json(std::string_view json, InferRequest& request, const DataTakers& takers) {
@@ -238,7 +252,7 @@ size_t check_shape(const InferInput& input, const InferSignature& signature) {
 
 float finite(double value, size_t index) {
   const auto number = static_cast<float>(value);
-  expect(std::isfinite(number), fmt::format("data[{}] is not a finite FP32", index));
+  if (!std::isfinite(number)) throw RequestError(problem("bad_tensor"), "data[{}] is not a finite FP32", index);
   return number;
 }
 
@@ -391,28 +405,21 @@ std::string json_text(const Json& value) {
 }  // namespace
 
 http::Response infer_response(const InferAnswer& answer) {
-  std::vector<InferOutput> outputs = answer.request.outputs;
-  if (outputs.empty()) outputs.push_back({.name = answer.output.name});
-  std::vector<std::string> shown_outputs;
-  std::string binary_parts;
-  bool any_binary = false;
-  for (const InferOutput& output : outputs) {
-    const bool binary = output.binary.value_or(answer.request.binary_output);
-    const Written written = output.classes > 0 ? write_classes(answer, binary) : write_scores(answer, binary);
-    const std::string data = binary ? fmt::format(R"("parameters":{{"binary_data_size":{}}})", written.data.size())
-                                    : fmt::format(R"("data":{})", written.data);
-    shown_outputs.push_back(fmt::format(R"({{"name":{},"datatype":"{}","shape":{},{}}})", json_text(output.name),
-                                        written.datatype, shown(written.shape), data));
-    if (binary) binary_parts += written.data;
-    any_binary = any_binary || binary;
-  }
-  const std::string id = answer.request.id.empty() ? "" : fmt::format(R"("id":{},)", json_text(answer.request.id));
-  http::Response response{.body = fmt::format(R"({{{}"model_name":{},"model_version":"1","outputs":[{}]}})", id,
-                                              json_text(std::string(answer.model)), fmt::join(shown_outputs, ","))};
-  if (!any_binary) return response;
+  const InferRequest& request = answer.request;
+  const InferOutput output = request.outputs.empty() ? InferOutput{.name = answer.output.name} : request.outputs[0];
+  const bool binary = output.binary.value_or(request.binary_output);
+  const Written written = output.classes > 0 ? write_classes(answer, binary) : write_scores(answer, binary);
+  const std::string data = binary ? fmt::format(R"("parameters":{{"binary_data_size":{}}})", written.data.size())
+                                  : fmt::format(R"("data":{})", written.data);
+  const std::string id = request.id.empty() ? "" : fmt::format(R"("id":{},)", json_text(request.id));
+  http::Response response{.body = fmt::format(R"({{{}"model_name":{},"model_version":"1",)"
+                                              R"("outputs":[{{"name":{},"datatype":"{}","shape":{},{}}}]}})",
+                                              id, json_text(std::string(answer.model)), json_text(output.name),
+                                              written.datatype, shown(written.shape), data)};
+  if (!binary) return response;
   response.type = "application/octet-stream";
   response.headers.emplace_back("Inference-Header-Content-Length", std::to_string(response.body.size()));
-  response.body += binary_parts;
+  response.body += written.data;
   return response;
 }
 

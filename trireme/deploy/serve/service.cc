@@ -156,9 +156,7 @@ http::Response Service::handle(http::Request& request) {
   } catch (const RequestError& error) {
     return refusal(request, error.problem(), error.what());
   } catch (const UnansweredError& error) {
-    http::Response response = unanswered(error.reason());
-    if (is_v2(request.path)) response.body = text_of({{"error", Json::parse(response.body)["error"]["message"]}});
-    return response;
+    return unanswered(request, error.reason());
   }
 }
 
@@ -210,21 +208,21 @@ Errand Service::errand_of(const http::Request& request) const {
   return {.deadline = Deadline::at(request.arrived + options_.request_timeout), .request = &request};
 }
 
-http::Response Service::unanswered(Unanswered reason) const {
+http::Response Service::unanswered(const http::Request& request, Unanswered reason) const {
   switch (reason) {
     case Unanswered::queue_full:
-      return http::error_response(http::problem("overloaded"),
-                                  fmt::format("{} pictures wait already; retry", options_.max_queue));
+      return refusal(request, http::problem("overloaded"),
+                     fmt::format("{} pictures wait already; retry", options_.max_queue));
     case Unanswered::timed_out:
-      return http::error_response(problem("timeout"),
-                                  fmt::format("no answer within {:.3g} s (--request-timeout)",
-                                              std::chrono::duration<double>(options_.request_timeout).count()));
+      return refusal(request, problem("timeout"),
+                     fmt::format("no answer within {:.3g} s (--request-timeout)",
+                                 std::chrono::duration<double>(options_.request_timeout).count()));
     case Unanswered::client_left:
-      return http::error_response(http::problem("client_left"), "the client has left");
+      return refusal(request, http::problem("client_left"), "the client has left");
     case Unanswered::stopped:
       break;
   }
-  return http::error_response(problem("draining"), "the server is shutting down");
+  return refusal(request, problem("draining"), "the server is shutting down");
 }
 
 // --- pages
@@ -312,8 +310,7 @@ http::Response Service::infer(const Match& match, http::Request& request) {
     images = read_images(asked, std::exchange(request.body, {}));  // the memory of the body is free from here
     pictures = model->answer(images, errand_of(request));
   }
-  int classes = 1;
-  for (const InferOutput& output : asked.outputs) classes = std::max(classes, output.classes);
+  const int classes = asked.outputs.empty() ? 1 : std::max(1, asked.outputs[0].classes);
   for (Picture& picture : pictures)
     if (is_answered(picture)) model->rank(picture, classes);
   if (!std::all_of(pictures.begin(), pictures.end(), is_answered)) return refuse_all(request, pictures, "data");
