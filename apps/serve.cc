@@ -130,21 +130,21 @@ std::unique_ptr<serve::Service> load_models(const serve::ServeOptions& options, 
   return service.get();
 }
 
-/// Loads the models again on a thread of its own: the server goes on meanwhile, even if an engine hangs. Wishes that
-/// come during a reload are one wish.
+/// Loads the models again on a thread of its own: the server goes on meanwhile, even if an engine hangs. Calls that come
+/// during a reload are answered by one more.
 class Reloader {
  public:
   explicit Reloader(serve::Service& service) : service_(service) {}
   void ask() {
-    ++wishes_;
+    ++pending_;
     worker_.run([this] {
-      if (wishes_.exchange(0) > 0) service_.reload();
+      if (pending_.exchange(0) > 0) service_.reload();
     });
   }
 
  private:
   serve::Service& service_;
-  std::atomic<int> wishes_{0};
+  std::atomic<int> pending_{0};
   Workers worker_{1, "the reload of models"};
 };
 

@@ -23,8 +23,8 @@ constexpr size_t kMaxDimensions = 8, kMaxText = 1024;
 constexpr const char* kForm =
     R"(expected {"inputs": [{"name": …, "shape": […], "datatype": "FP32" or "BYTES", "data": […]}]})";
 
-/// What each value of the data is given to: nothing, a number's or a text's taker.
-struct DataTakers {
+/// What is called with each value of the data, if anything is.
+struct DataCallbacks {
   std::function<void(double)> number = {};
   std::function<void(std::string&)> text = {};
 };
@@ -32,9 +32,9 @@ struct DataTakers {
 /// Called by the JSON library for each value in turn.
 class InferReader : public nlohmann::json_sax<Json> {
  public:
-  InferReader(InferRequest& request, const DataTakers& takers) : request_(request), takers_(takers) {}
+  InferReader(InferRequest& request, const DataCallbacks& callbacks) : request_(request), callbacks_(callbacks) {}
 
-  bool null() override { return skips() || strange("null"); }
+  bool null() override { return skips() || refuse_value("null"); }
   bool boolean(bool value) override;
   bool number_integer(number_integer_t value) override { return number(static_cast<double>(value), value); }
   bool number_unsigned(number_unsigned_t value) override {
@@ -42,7 +42,7 @@ class InferReader : public nlohmann::json_sax<Json> {
   }
   bool number_float(number_float_t value, const string_t& /*text*/) override { return number(value, std::nullopt); }
   bool string(string_t& value) override;
-  bool binary(binary_t& /*value*/) override { return strange("binary data"); }
+  bool binary(binary_t& /*value*/) override { return refuse_value("binary data"); }
   bool start_object(size_t /*size*/) override;
   bool key(string_t& name) override;
   bool end_object() override { return leave(); }
@@ -97,14 +97,14 @@ class InferReader : public nlohmann::json_sax<Json> {
       frames_.pop_back();
     return true;
   }
-  [[noreturn]] static bool strange(std::string_view what) {
+  [[noreturn]] static bool refuse_value(std::string_view what) {
     throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what.substr(0, 80)),
                        kForm);
   }
   InferInput& input() { return request_.inputs.back(); }
 
   InferRequest& request_;
-  const DataTakers& takers_;
+  const DataCallbacks& callbacks_;
   std::vector<Frame> frames_;
   size_t depth_ = 0;  // of lists in the data, or of what is skipped
 };
@@ -124,18 +124,18 @@ bool InferReader::start_object(size_t /*size*/) {
     request_.outputs.emplace_back();
     return enter(Place::output);
   }
-  return skips() ? nest() : strange("an object");
+  return skips() ? nest() : refuse_value("an object");
 }
 
 bool InferReader::start_array(size_t /*size*/) {
   if (at(Place::data)) return nest();
   if (skips()) return nest();
-  if (frames_.empty()) strange("a list");
+  if (frames_.empty()) refuse_value("a list");
   if (at(Place::request, "inputs")) return enter(Place::inputs);
   if (at(Place::request, "outputs")) return enter(Place::outputs);
   if (at(Place::input, "shape")) return enter(Place::shape);
   if (at(Place::input, "data")) return enter(Place::data);
-  return strange("a list");
+  return refuse_value("a list");
 }
 
 bool InferReader::key(string_t& name) {
@@ -152,7 +152,7 @@ bool InferReader::key(string_t& name) {
   const auto has = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (!has(known) || has(frame.keys)) strange("the key \"" + name.substr(0, 40) + "\"");
+  if (!has(known) || has(frame.keys)) refuse_value("the key \"" + name.substr(0, 40) + "\"");
   frame.keys.push_back(name);
   return true;
 }
@@ -160,7 +160,7 @@ bool InferReader::key(string_t& name) {
 bool InferReader::string(string_t& value) {
   if (at(Place::data)) {
     ++input().values;
-    if (takers_.text) takers_.text(value);
+    if (callbacks_.text) callbacks_.text(value);
     return true;
   }
   if (skips()) return true;
@@ -169,8 +169,8 @@ bool InferReader::string(string_t& value) {
                        : at(Place::input, "datatype") ? &input().datatype
                        : at(Place::output, "name")    ? &request_.outputs.back().name
                                                       : nullptr;
-  if (!place) strange("a text");
-  if (value.size() > kMaxText) strange("a long text");
+  if (!place) refuse_value("a text");
+  if (value.size() > kMaxText) refuse_value("a long text");
   *place = value;
   return true;
 }
@@ -182,43 +182,43 @@ bool InferReader::boolean(bool value) {
   else if (at(Place::output_parameters, "binary_data"))
     request_.outputs.back().binary = value;
   else
-    strange("a truth value");
+    refuse_value("a truth value");
   return true;
 }
 
 bool InferReader::number(double value, std::optional<int64_t> whole) {
   if (at(Place::data)) {
     ++input().values;
-    if (takers_.number) takers_.number(value);
+    if (callbacks_.number) callbacks_.number(value);
     return true;
   }
   if (at(Place::shape)) {
-    if (!whole || *whole < 0 || input().shape.size() == kMaxDimensions) strange("a strange shape");
+    if (!whole || *whole < 0 || input().shape.size() == kMaxDimensions) refuse_value("a strange shape");
     input().shape.push_back(*whole);
     return true;
   }
   if (skips()) return true;
   if (at(Place::input_parameters, "binary_data_size")) {
-    if (!whole || *whole < 0) strange("a strange binary_data_size");
+    if (!whole || *whole < 0) refuse_value("a strange binary_data_size");
     input().binary_bytes = static_cast<size_t>(*whole);
   } else if (at(Place::output_parameters, "classification")) {
-    if (!whole || *whole < 0) strange("a strange classification");
+    if (!whole || *whole < 0) refuse_value("a strange classification");
     request_.outputs.back().classes = static_cast<int>(std::min<int64_t>(*whole, INT_MAX));
   } else {
-    strange("a number");
+    refuse_value("a number");
   }
   return true;
 }
 
-void read_json(std::string_view json, InferRequest& request, const DataTakers& takers) {
-  InferReader reader(request, takers);
+void read_json(std::string_view json, InferRequest& request, const DataCallbacks& callbacks) {
+  InferReader reader(request, callbacks);
   Json::sax_parse(json.begin(), json.end(), &reader);
 }
 
-/// The data again, now for the takers.
-void read_data(const InferRequest& request, std::string_view body, const DataTakers& takers) {
+/// The data again, now for the callbacks.
+void read_data(const InferRequest& request, std::string_view body, const DataCallbacks& callbacks) {
   InferRequest again;
-  read_json(body.substr(0, request.json_bytes), again, takers);
+  read_json(body.substr(0, request.json_bytes), again, callbacks);
 }
 
 std::string_view binary_part(const InferRequest& request, std::string_view body) {

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kVersionOfModels = "1";  // a folder holds one version
+constexpr const char* kModelVersion = "1";  // a folder holds one version
 
 /// Names out of a model's files need not be UTF-8; what is not is replaced.
 std::string text_of(const Json& body) {
@@ -121,7 +121,7 @@ Json model_data(const Model& model) {
   const bundle::Input& input = model.predictor().input();
   const bundle::Output& output = model.predictor().output();
   return {{"name", model.name()},
-          {"versions", {kVersionOfModels}},
+          {"versions", {kModelVersion}},
           {"platform", "trireme"},
           {"inputs",
            {{{"name", input.name}, {"datatype", "FP32"}, {"shape", {-1, input.channels, input.height, input.width}}}}},
@@ -192,19 +192,19 @@ http::Response Service::answer(const Match& match, http::Request& request) {
 std::shared_ptr<Model> Service::model_of(const Match& match) const {
   const bool named = match.route->path.find("{name}") != std::string_view::npos;
   const std::shared_ptr<Model> model = named ? models_.find(match.model) : models_.only();
-  const bool known_version = match.version.empty() || match.version == kVersionOfModels;
+  const bool known_version = match.version.empty() || match.version == kModelVersion;
   if (model && known_version) return model;
   const std::string names = join(models_.names(), ", ");
   if (!named)
     throw RequestError(problem("which_model"), "there are several models: {}; use /v1/models/NAME/predict", names);
   if (model)
     throw RequestError(problem("no_such_model"), "{} has no version {}; the only one is {}", model->name(),
-                       printable(match.version.substr(0, 100)), kVersionOfModels);
+                       printable(match.version.substr(0, 100)), kModelVersion);
   throw RequestError(problem("no_such_model"), "there is no model {}; there are: {}",
                      printable(match.model.substr(0, 100)), names);
 }
 
-Errand Service::errand_of(const http::Request& request) const {
+RequestContext Service::context_of(const http::Request& request) const {
   return {.deadline = Deadline::at(request.arrived + options_.request_timeout), .request = &request};
 }
 
@@ -258,7 +258,7 @@ http::Response Service::predict(const Match& match, http::Request& request) {
   const std::shared_ptr<Model> model = model_of(match);
   const bool single = is_picture_type(media_type(request));
   const PredictRequest asked = read_request(request);
-  std::vector<Picture> pictures = model->answer(asked.images, errand_of(request));
+  std::vector<Picture> pictures = model->answer(asked.images, context_of(request));
   for (Picture& picture : pictures)
     if (is_answered(picture)) model->rank(picture, asked.topk.value_or(0));
   if (std::any_of(pictures.begin(), pictures.end(), is_answered))
@@ -308,7 +308,7 @@ http::Response Service::infer(const Match& match, http::Request& request) {
     pictures = infer_tensors(*model, asked, request);
   } else {
     images = read_images(asked, std::exchange(request.body, {}));  // the memory of the body is free from here
-    pictures = model->answer(images, errand_of(request));
+    pictures = model->answer(images, context_of(request));
   }
   const int classes = asked.outputs.empty() ? 1 : std::max(1, asked.outputs[0].classes);
   for (Picture& picture : pictures)
@@ -319,14 +319,14 @@ http::Response Service::infer(const Match& match, http::Request& request) {
 
 /// Takes the memory of all tensors at once, as Budget demands.
 std::vector<Picture> Service::infer_tensors(Model& model, const InferRequest& asked, http::Request& request) {
-  const Errand errand = errand_of(request);
+  const RequestContext context = context_of(request);
   const auto count = static_cast<size_t>(asked.inputs[0].shape[0]);
   const size_t bytes = count * model.tensor_bytes();
   if (bytes > memory_.total())
     throw RequestError(problem("image_too_large"), "{} tensors take {} bytes; the limit is {} (--decode-memory)", count,
                        bytes, memory_.total());
-  errand.expect_wanted();
-  const auto share = memory_.take(bytes, errand.deadline);
+  context.expect_wanted();
+  const auto share = memory_.take(bytes, context.deadline);
   if (!share) throw UnansweredError(Unanswered::timed_out);
   std::vector<Tensor> tensors =
       read_tensors(asked, std::exchange(request.body, {}), model.predictor().input_elements());
@@ -335,7 +335,7 @@ std::vector<Picture> Service::infer_tensors(Model& model, const InferRequest& as
     const auto end =
         next + std::min<std::ptrdiff_t>(tensors.end() - next, static_cast<std::ptrdiff_t>(options_.max_batch));
     std::vector<Tensor> part(std::make_move_iterator(next), std::make_move_iterator(end));
-    for (Tensor& scores : model.scores(std::move(part), errand)) pictures.push_back({.scores = std::move(scores)});
+    for (Tensor& scores : model.scores(std::move(part), context)) pictures.push_back({.scores = std::move(scores)});
     next = end;
   }
   return pictures;

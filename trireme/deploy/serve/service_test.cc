@@ -583,6 +583,7 @@ TEST_F(ServiceTest, V2RefusesInItsOwnForm) {
   http::Request late = infer_of("{}");
   late.late = true;
   EXPECT_EQ(ask(late).status, 503);
+  EXPECT_EQ(Json::parse(ask(late).body), Json::parse(R"({"error": "the server is shutting down"})"));
   http::Request packed = infer_of("{}");
   packed.headers = {{"content-encoding", "gzip"}};
   EXPECT_EQ(ask(packed).status, 415);
