@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <string_view>
 #include <system_error>
 #include <thread>
 
@@ -14,8 +13,6 @@ namespace trireme::serve {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kExportAtWork = ".export-";  // begins the name of what `trireme export` puts there
 
 /// By name.
 std::vector<fs::path> entries_of(const fs::path& folder, std::error_code& failed) {
@@ -35,8 +32,9 @@ bool is_missing(const fs::path& path) {
 bool has_export_at_work(const fs::path& folder) {
   std::error_code ignored;
   const std::vector<fs::path> entries = entries_of(folder, ignored);
-  return std::any_of(entries.begin(), entries.end(),
-                     [](const fs::path& entry) { return entry.filename().string().starts_with(kExportAtWork); });
+  return std::any_of(entries.begin(), entries.end(), [](const fs::path& entry) {
+    return entry.filename().string().starts_with(bundle::kStagingPrefix);
+  });
 }
 
 /// A folder that `trireme export` is writing to, or was when it was killed, is a model too: one that cannot be loaded
