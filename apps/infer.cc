@@ -82,7 +82,10 @@ std::string json_line_of(const std::string& path, const Answer& answer) {
 /// As PaddleClas names a picture; its whole path when names alone might not tell pictures apart.
 std::string name_of(const std::filesystem::path& file, const InferOptions& options) {
   const bool single = options.images.size() == 1 && options.lists.empty() && !options.recursive;
-  return single ? file.filename().string() : file.string();
+  const auto is_given = [&](const std::filesystem::path& image) {  // itself or by its folder, not by a pattern
+    return file == image || file == image / file.filename();
+  };
+  return single && is_given(options.images[0]) ? file.filename().string() : file.string();
 }
 
 /// How far it is, on a terminal that shows no answers.

@@ -86,19 +86,28 @@ std::vector<std::string> matches_of(const std::string& pattern) {
   return paths;
 }
 
+/// A file that has the name of standard input.
+std::string as_file(std::string name) {
+  return name == kStandardInput ? "./" + name : name;
+}
+
 Pictures of_image(const std::string& image, bool recursive) {
   if (image == kStandardInput) return {{kStandardInput}, {}};
   const std::vector<std::string> matches = matches_of(image);
   if (matches.empty()) return at_path(image, recursive);
   Pictures all;
-  for (const std::string& match : matches) append(all, at_path(match, recursive));
+  for (const std::string& match : matches) append(all, at_path(as_file(match), recursive));
   return all;
 }
 
 std::string all_of_stdin() {
   std::string bytes;
   std::array<char, 1 << 16> part;
-  while (const size_t count = std::fread(part.data(), 1, part.size(), stdin)) bytes.append(part.data(), count);
+  while (const size_t count = std::fread(part.data(), 1, part.size(), stdin)) {
+    bytes.append(part.data(), count);
+    if (bytes.size() > kReadLimit)
+      throw UsageError("standard input has more than the {} bytes that are read", kReadLimit);
+  }
   if (std::ferror(stdin) != 0) throw SystemError(errno, "cannot read standard input");
   return bytes;
 }
@@ -112,27 +121,32 @@ Pictures in_list(const std::string& list) {
   if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // as some editors begin a file
   for (std::string line : split(rest, '\n')) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!trim(line).empty()) found.files.emplace_back(std::move(line));
+    if (!trim(line).empty()) found.files.emplace_back(as_file(std::move(line)));
   }
   if (found.files.empty()) throw UsageError("the list {} names no picture", printable(list));
   return found;
 }
 
-/// Returns what is wrong with the file, or "".
-std::string read_picture(const fs::path& file, std::string& bytes) {
+struct FileContent {
+  std::string bytes = {};
+  std::string error = {};  // what is wrong with the file
+};
+
+FileContent read_picture_file(const fs::path& file) {
   try {
-    if (file == kStandardInput) {
-      static const std::string once = all_of_stdin();  // a benchmark asks again
-      bytes = once;
-      return "";
-    }
+    if (file == kStandardInput) return {.bytes = all_of_stdin()};
     auto content = read_file(file);
-    if (!content) return "cannot be read: " + errno_text(errno);
-    bytes = std::move(*content);
-    return "";
+    if (!content) return {.error = "cannot be read: " + errno_text(errno)};
+    return {.bytes = std::move(*content)};
   } catch (const UsageError& too_large) {
-    return too_large.what();
+    return {.error = too_large.what()};
   }
+}
+
+FileContent read_picture(const fs::path& file) {
+  if (file != kStandardInput) return read_picture_file(file);
+  static const FileContent once = read_picture_file(file);  // a benchmark asks again
+  return once;
 }
 
 }  // namespace
@@ -145,12 +159,13 @@ Pictures find_pictures(const PictureSources& sources) {
 }
 
 PictureBatch read_pictures(const infer::Predictor& predictor, std::vector<fs::path> files) {
-  std::vector<std::string> bytes(files.size()), errors(files.size());
-  for (size_t i = 0; i < files.size(); ++i) errors[i] = read_picture(files[i], bytes[i]);
-  const std::vector<std::string_view> views(bytes.begin(), bytes.end());
+  std::vector<FileContent> contents;
+  for (const fs::path& file : files) contents.push_back(read_picture(file));
+  std::vector<std::string_view> views;
+  for (const FileContent& content : contents) views.push_back(content.bytes);
   PictureBatch batch{std::move(files), predictor.prepare(views)};
-  for (size_t i = 0; i < views.size(); ++i)
-    if (!errors[i].empty()) batch.prepared.errors[i] = errors[i];
+  for (size_t i = 0; i < contents.size(); ++i)
+    if (!contents[i].error.empty()) batch.prepared.errors[i] = contents[i].error;
   return batch;
 }
 

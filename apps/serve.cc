@@ -130,21 +130,21 @@ std::unique_ptr<serve::Service> load_models(const serve::ServeOptions& options, 
   return service.get();
 }
 
-/// Loads the models again on a thread of its own: the server goes on meanwhile, even if an engine hangs. Wishes that
-/// come during a reload are one wish.
+/// Loads the models again on a thread of its own: the server goes on meanwhile, even if an engine hangs. Calls that come
+/// during a reload are answered by one more.
 class Reloader {
  public:
   explicit Reloader(serve::Service& service) : service_(service) {}
   void ask() {
-    ++wishes_;
+    ++pending_;
     worker_.run([this] {
-      if (wishes_.exchange(0) > 0) service_.reload();
+      if (pending_.exchange(0) > 0) service_.reload();
     });
   }
 
  private:
   serve::Service& service_;
-  std::atomic<int> wishes_{0};
+  std::atomic<int> pending_{0};
   Workers worker_{1, "the reload of models"};
 };
 
@@ -165,14 +165,16 @@ void print_greeting(const serve::Service& service, const serve::ServeOptions& op
   std::fflush(stdout);
 }
 
-/// The time in which load balancers learn that the server is not ready, while it answers as ever.
-void wait_before_drain(proc::SignalGate& gate, const http::Server& server, serve::Service& service,
-                       const serve::ServeOptions& options, int number) {
-  if (options.drain_delay == Clock::duration(0)) return;
+/// The time in which load balancers learn that the server is not ready, while it answers as ever. Returns the exit code
+/// of a server that ends meanwhile.
+std::optional<int> wait_before_drain(proc::SignalGate& gate, const http::Server& server, serve::Service& service,
+                                     const serve::ServeOptions& options, int number) {
+  if (options.drain_delay == Clock::duration(0)) return std::nullopt;
   service.retire();
   log_info("[serve] SIG{}: not ready any more; the port stays open for {:.3g} s (--drain-delay)",
            ::sigabbrev_np(number), std::chrono::duration<double>(options.drain_delay).count());
-  if (const auto second = wait_drained(gate, server, Deadline::in(options.drain_delay))) leave(kSignalled + *second);
+  if (const auto second = wait_drained(gate, server, Deadline::in(options.drain_delay))) return kSignalled + *second;
+  return server.wait(Deadline::in(Millis(0))) ? std::optional(kStopped) : std::nullopt;
 }
 
 int serve_model(const serve::ServeOptions& options) {
@@ -189,9 +191,9 @@ int serve_model(const serve::ServeOptions& options) {
   print_greeting(*service, options, server.port());
   Reloader reloader(*service);
   const auto number = wait_for_end(gate, server, reloader);
-  if (number) wait_before_drain(gate, server, *service, options, *number);
+  const std::optional<int> ended = number ? wait_before_drain(gate, server, *service, options, *number) : kStopped;
   port_file.remove();  // before the port is free for others
-  leave(number ? drain(gate, server, options, *number) : kStopped);
+  leave(ended ? *ended : drain(gate, server, options, *number));
 }
 
 int run(const std::vector<std::string>& words) {

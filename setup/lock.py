@@ -14,7 +14,7 @@ from pathlib import Path
 LOCK = Path(__file__).with_name("versions.lock")
 BASE = "3.11"  # the Python whose markers decide which packages are needed
 PYTHONS = {"libtorch": [BASE], "cuda": [BASE], "openvino": [BASE], "peers": [BASE, "3.12", "3.13"],
-           "client": [BASE, "3.12", "3.13"]}  # all but the peers are for C++: any Python installs the same wheels
+           "client": [BASE, "3.12", "3.13"]}  # all but the peers and the client are for C++: any Python installs the same wheels
 NO_DEPS = ["libtorch", "openvino"]
 AARCH64 = [f"manylinux_2_{minor}_aarch64" for minor in (35, 34, 31, 28, 27, 25, 17)] + ["manylinux2014_aarch64"]
 

@@ -95,6 +95,20 @@ class Inputs(AnswersCase):
         self.assertEqual(self.paths("--image", "pictures/[a].png"), ["pictures/[a].png"], "a name, not a pattern")
         self.assert_says(self.infer("--image", "no*thing", code=1), r"there is no file or folder no\*thing, and none fits it as a pattern")
 
+    def test_a_pattern_tells_pictures_of_one_name_apart(self):
+        for folder in ("a", "b"):
+            (self.folder / folder).mkdir()
+            shutil.copy(self.folder / "pictures" / self.names[0], self.folder / folder / "one.png")
+        self.assertEqual(list(self.answers(self.infer("--image", "[ab]/*.png"))), ["a/one.png", "b/one.png"])
+        for folder in ("a", "a/", "./a//"):
+            self.assertEqual(list(self.answers(self.infer("--image", folder))), ["one.png"])
+
+    def test_a_file_that_has_the_name_of_standard_input(self):
+        shutil.copy(self.folder / "pictures" / self.names[0], self.folder / "-")
+        self.assertEqual(self.paths("--image", "[-]"), ["./-"])
+        (self.folder / "list.txt").write_text("-\n")
+        self.assertEqual(self.paths("--list", "list.txt"), ["./-"])
+
     def test_subfolders(self):
         deep = self.folder / "pictures/deep/er"
         deep.mkdir(parents=True)
@@ -123,6 +137,10 @@ class Inputs(AnswersCase):
                             (f"echo pictures/{self.names[0]} | {command} --list -", f"pictures/{self.names[0]}")):
             result = self.run_words("sh", "-c", words)
             self.assertEqual(result.out.split(":", 1), [name, expected])
+        for source in ("--image", "--list"):
+            words = f"head -c {(64 << 20) + 1} /dev/zero | {command} {source} -"
+            self.assert_says(self.run_words("sh", "-c", words, code=1),
+                             "standard input has more than the 67108864 bytes that are read")
 
     def test_json_lines(self):
         (self.folder / "pictures/zz.png").write_bytes(b"no picture")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from exported_model import exported_model
 from serve_case import PLAIN, SECONDS, ServeCase, Server, black_png, json_of, png
-from trireme_test import TRIREME, main, wait_for
+from trireme_test import TRIREME, alive, main, wait_for
 
 
 class AnswersCase(ServeCase):
@@ -250,18 +250,20 @@ class Hostile(ServeCase):
 
     def test_work_for_clients_that_have_left_is_dropped(self):
         server = self.serve()
-        request = self.posted(json_of(*[black_png(5792, 5792)] * 64).encode(), "application/json")
+        picture = black_png(5792, 5792)
+        request = self.posted(json_of(*[picture] * 64).encode(), "application/json")
         self.assertLess(len(request), 16 << 20)
+        begin = server.cpu_seconds()
+        self.assertEqual(server.post(picture).status, 200)
         before = server.cpu_seconds()
+        one = before - begin
         for _ in range(10):
             with socket.create_connection(("127.0.0.1", server.port)) as client:
                 client.sendall(request)
-        began = time.monotonic()
         self.assertEqual(server.post(png(1)).status, 200)
-        self.assertLess(time.monotonic() - began, 10)
         wait_for(lambda: server.metrics()["trireme_in_flight"] == 1, SECONDS, "the end of the others")
         self.assertEqual(server.metrics()['trireme_requests_total{status="499"}'], 10)
-        self.assertLess(server.cpu_seconds() - before, 15)  # all of them: 200
+        self.assertLess(server.cpu_seconds() - before, 160 * one, "a quarter of all 640 pictures")
 
     def test_a_client_that_is_done_with_sending_waits_for_its_answer(self):
         server = self.serve()
@@ -272,7 +274,7 @@ class Hostile(ServeCase):
             self.assertEqual(answer.count(b"HTTP/1.1"), 1)
 
     def test_unfinished_bodies_do_not_lock_others_out(self):
-        server = self.serve()
+        server = self.serve("--read-timeout", "10m")
         length = (256 << 20) // 24  # of 256M, the --memory-limit, they leave a few bytes
         head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: image/png\r\nContent-Length: %d\r\n\r\n" % length
         for _ in range(24):
@@ -280,9 +282,7 @@ class Hostile(ServeCase):
             self.addCleanup(client.close)
             client.sendall(head + bytes(length - 1))
         time.sleep(1.5)  # until all of it has arrived, and longer than a sender is spared
-        began = time.monotonic()
         wait_for(lambda: server.post(png(1)).status == 200, SECONDS, "an answer beside them")
-        self.assertLess(time.monotonic() - began, 5)
         for _ in range(20):
             self.assertEqual(server.post(png(1)).status, 200)
 
@@ -298,6 +298,11 @@ class Reload(ServeCase):
     def replace_model(self, source):
         for file in Path(source).iterdir():
             shutil.copy(file, self.live / file.name)
+
+    def reload(self, server, count):
+        """For the count-th time."""
+        server.job.signal(signal.SIGHUP)
+        wait_for(lambda: server.metrics().get('trireme_reloads_total{result="ok"}') == count, SECONDS, "the reload")
 
     def scores(self, server):
         return server.post(png(1), path="/v1/predict?topk=4").json()["predictions"][0]["scores"]
@@ -330,23 +335,39 @@ class Reload(ServeCase):
 
     def test_no_request_is_lost_while_models_change(self):
         server = Server(self, self.start_server("--model-dir", self.live))
-        statuses, stop = [], threading.Event()
+        stop = threading.Event()
 
         def ask():
-            connection = server.connect()
+            connection, statuses = server.connect(), []
             while not stop.is_set():
                 statuses.append(server.post(png(1), connection=connection).status)
+            return statuses
 
-        clients = [threading.Thread(target=ask) for _ in range(4)]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            clients = [pool.submit(ask) for _ in range(4)]
+            try:
+                for count in range(1, 4):
+                    self.reload(server, count)
+            finally:
+                stop.set()
         for client in clients:
-            client.start()
-        for count in range(1, 4):
-            server.job.signal(signal.SIGHUP)
-            wait_for(lambda: server.metrics().get('trireme_reloads_total{result="ok"}') == count, SECONDS, "the reload")
-        stop.set()
-        for client in clients:
-            client.join()
-        self.assertEqual(set(statuses), {200})
+            self.assertEqual(set(client.result()), {200})
+
+
+    def test_an_export_at_work_leaves_the_old_model(self):
+        server = Server(self, self.start_server("--model-dir", self.live))
+        before = self.scores(server)
+        hidden = self.live / ".export-x"  # as an export that was killed leaves it
+        hidden.mkdir()
+        for file in self.live.iterdir():
+            if file != hidden:
+                file.rename(hidden / file.name)
+        server.job.signal(signal.SIGHUP)
+        server.job.wait_output("reload: LeNet stays as it was: .*inference.yml", SECONDS)
+        self.assertEqual(self.scores(server), before)
+        result = self.start_server("--model-dir", self.live).wait(SECONDS)
+        self.assert_ends(result, 1)
+        self.assert_says(result, "inference.yml")
 
 
 class SeveralModels(ServeCase):
@@ -483,10 +504,20 @@ class End(ServeCase):
         answer.read()
         self.assert_ends(server.job.wait(10), 0)
 
-    def test_the_port_stays_open_for_the_drain_delay(self):
-        server = self.serve("--drain-delay", "1500ms")
+    def end_by_signals(self, job, number=signal.SIGTERM):
+        """Several, as one that follows the first at once is taken for part of it."""
+
+        def ended():
+            job.signal(number)
+            time.sleep(0.2)
+            return not alive(job.pid)
+
+        wait_for(ended, SECONDS, "the end")
+        return job.wait(10)
+
+    def test_the_port_stays_open_for_the_drain_delay_until_a_second_signal(self):
+        server = self.serve("--drain-delay", "1h", "--port-file", "port")
         self.assertEqual(server.get("/healthz").status, 200)
-        began = time.monotonic()
         server.job.signal(signal.SIGTERM)
         server.job.wait_output("SIGTERM: not ready")
         health = server.get("/healthz")
@@ -494,16 +525,15 @@ class End(ServeCase):
         self.assertEqual(server.get("/v2/health/ready").status, 503)
         self.assertEqual(server.get("/v2/health/live").status, 200)
         self.assertEqual(server.post(png(1)).status, 200, "a client that comes meanwhile is answered")
-        self.assert_ends(server.job.wait(10), 0)
-        self.assertGreater(time.monotonic() - began, 1.4)
+        self.assert_ends(self.end_by_signals(server.job), 128 + signal.SIGTERM)
+        self.assertFalse((self.folder / "port").exists())
 
-    def test_a_second_signal_ends_the_drain_delay(self):
-        server = self.serve("--drain-delay", "1h")
+    def test_the_drain_delay_has_an_end(self):
+        server = self.serve("--drain-delay", "300ms")
+        began = time.monotonic()
         server.job.signal(signal.SIGTERM)
-        server.job.wait_output("SIGTERM: not ready")
-        time.sleep(0.2)  # sooner it would be part of the first
-        server.job.signal(signal.SIGTERM)
-        self.assert_ends(server.job.wait(10), 128 + signal.SIGTERM)
+        self.assert_ends(server.job.wait(SECONDS), 0)
+        self.assertGreaterEqual(time.monotonic() - began, 0.3)
 
     def refuses(self, server):
         try:
@@ -522,10 +552,7 @@ class End(ServeCase):
             wait_for(lambda: server.metrics()["trireme_connections"] >= 2, SECONDS, "the connection")
             server.job.signal(signal.SIGTERM)
             server.job.wait_output("SIGTERM: no more connections")
-            if code != 1:
-                time.sleep(0.2)  # sooner it would be part of the first
-                server.job.signal(signal.SIGTERM)
-            self.assert_ends(server.job.wait(10), code)
+            self.assert_ends(server.job.wait(10) if code == 1 else self.end_by_signals(server.job), code)
 
 
 DESCRIPTION = """\
@@ -563,6 +590,15 @@ class Hanging(ServeCase):
         server = Server(self, self.start_model("computes for ever \\e", "--request-timeout", "200ms"))
         self.assertIn(r"serving computes for ever \x1b on", server.job.output())
         self.assertEqual(server.post(png(1)).error()[0], "timeout")
+        server.job.signal(signal.SIGTERM)
+        self.assert_ends(server.job.wait(10), 0)
+
+    def test_an_old_model_that_computes_for_ever_holds_up_no_reload(self):
+        server = Server(self, self.start_model("computes for ever", "--request-timeout", "200ms"))
+        for count in range(1, 4):
+            self.assertEqual(server.post(png(1)).error()[0], "timeout")
+            server.job.signal(signal.SIGHUP)
+            wait_for(lambda: server.metrics().get('trireme_reloads_total{result="ok"}') == count, SECONDS, "the reload")
         server.job.signal(signal.SIGTERM)
         self.assert_ends(server.job.wait(10), 0)
 

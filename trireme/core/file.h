@@ -1,6 +1,7 @@
 // Files: whole reads, writes that are never seen half done, and directories that remove themselves.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -8,9 +9,12 @@
 
 namespace trireme {
 
+/// Of a whole file, unless another limit is given.
+inline constexpr size_t kReadLimit = 64u << 20;
+
 /// The whole file, or nothing when it cannot be read (errno says why). Throws UsageError when it has more than `limit`
 /// bytes: half a file is never taken for all of it.
-std::optional<std::string> read_file(const std::filesystem::path& path, size_t limit = 64u << 20);
+std::optional<std::string> read_file(const std::filesystem::path& path, size_t limit = kReadLimit);
 /// The file's first `size` bytes, or as many as it has; nothing when it cannot be read.
 std::optional<std::string> read_head(const std::filesystem::path& path, size_t size);
 

@@ -33,6 +33,8 @@ namespace trireme::bundle {
 inline constexpr const char* kDescriptionFile = "inference.yml";
 inline constexpr const char* kTorchFile = "inference.pt";
 inline constexpr const char* kOnnxFile = "inference.onnx";
+/// Begins the name of the folder in which an export makes these files, inside of the one that they are for.
+inline constexpr const char* kStagingPrefix = ".export-";
 
 /// The function after the network that turns its outputs into scores.
 enum class Activation {

@@ -9,13 +9,13 @@
 
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
+#include "trireme/deploy/bundle/description.h"
 
 namespace trireme::deploy {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kHidden = ".export-";
 constexpr const char* kAside = "old";
 
 /// Whether there was none.
@@ -60,7 +60,7 @@ std::vector<fs::path> leftovers(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code ignored;
   for (fs::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored))
-    if (at->path().filename().string().starts_with(kHidden)) found.push_back(at->path());
+    if (at->path().filename().string().starts_with(bundle::kStagingPrefix)) found.push_back(at->path());
   return found;
 }
 
@@ -79,7 +79,7 @@ Staging::Staging(fs::path folder) : folder_(std::move(folder)) {
   std::error_code ignored;
   for (const fs::path& leftover : leftovers(folder_))
     if (!holds_old_files(leftover)) fs::remove_all(leftover, ignored);
-  std::string name = (folder_ / kHidden).string() + "XXXXXX";
+  std::string name = (folder_ / bundle::kStagingPrefix).string() + "XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
     throw SystemError(errno, "cannot write into {}; name another folder", folder_.string());
   hidden_ = name;

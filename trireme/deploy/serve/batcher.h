@@ -69,6 +69,11 @@ class Batcher {
     std::lock_guard lock(mutex_);
     return queue_.size();
   }
+  /// No batch runs, also none that its callers have given up, and nothing waits.
+  bool is_idle() const {
+    std::lock_guard lock(mutex_);
+    return queue_.empty() && !running_;
+  }
   /// Refuses what comes from now on, runs what waits, and returns when that is done.
   void stop();
 
@@ -98,6 +103,7 @@ class Batcher {
   mutable Mutex mutex_;
   std::condition_variable changed_;  // only the batcher's thread waits for it
   std::deque<Entry> queue_ TRIREME_GUARDED_BY(mutex_);
+  bool running_ TRIREME_GUARDED_BY(mutex_) = false;
   bool stop_ TRIREME_GUARDED_BY(mutex_) = false;
   std::once_flag joined_;
   std::thread thread_;  // last: it uses the others
@@ -176,6 +182,7 @@ auto Batcher<Input, Output>::take_batch() -> std::vector<Entry> {
 /// Without the lock while it computes.
 template <typename Input, typename Output>
 void Batcher<Input, Output>::run_batch(std::vector<Entry> batch, std::unique_lock<Mutex>& lock) {
+  running_ = true;
   lock.unlock();
   std::vector<Output> outputs;
   std::exception_ptr error;
@@ -189,6 +196,7 @@ void Batcher<Input, Output>::run_batch(std::vector<Entry> batch, std::unique_loc
     error = std::current_exception();
   }
   lock.lock();
+  running_ = false;
   for (size_t i = 0; i < batch.size(); ++i) {
     Call& call = *batch[i].call;
     if (error)

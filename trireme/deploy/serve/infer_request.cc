@@ -19,12 +19,12 @@ namespace {
 using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "binary tensors are little-endian");
 
-constexpr size_t kMaxDimensions = 8, kMaxOutputs = 16, kMaxText = 1024;
+constexpr size_t kMaxDimensions = 8, kMaxText = 1024;
 constexpr const char* kForm =
     R"(expected {"inputs": [{"name": …, "shape": […], "datatype": "FP32" or "BYTES", "data": […]}]})";
 
-/// What each value of the data is given to: nothing, a number's or a text's taker.
-struct DataTakers {
+/// What is called with each value of the data, if anything is.
+struct DataCallbacks {
   std::function<void(double)> number = {};
   std::function<void(std::string&)> text = {};
 };
@@ -32,9 +32,9 @@ struct DataTakers {
 /// Called by the JSON library for each value in turn.
 class InferReader : public nlohmann::json_sax<Json> {
  public:
-  InferReader(InferRequest& request, const DataTakers& takers) : request_(request), takers_(takers) {}
+  InferReader(InferRequest& request, const DataCallbacks& callbacks) : request_(request), callbacks_(callbacks) {}
 
-  bool null() override { return skips() || strange("null"); }
+  bool null() override { return skips() || refuse_value("null"); }
   bool boolean(bool value) override;
   bool number_integer(number_integer_t value) override { return number(static_cast<double>(value), value); }
   bool number_unsigned(number_unsigned_t value) override {
@@ -42,7 +42,7 @@ class InferReader : public nlohmann::json_sax<Json> {
   }
   bool number_float(number_float_t value, const string_t& /*text*/) override { return number(value, std::nullopt); }
   bool string(string_t& value) override;
-  bool binary(binary_t& /*value*/) override { return strange("binary data"); }
+  bool binary(binary_t& /*value*/) override { return refuse_value("binary data"); }
   bool start_object(size_t /*size*/) override;
   bool key(string_t& name) override;
   bool end_object() override { return leave(); }
@@ -70,8 +70,15 @@ class InferReader : public nlohmann::json_sax<Json> {
     std::vector<std::string> keys = {};  // seen; the last one is the current
   };
 
+  bool in_parameters() const {
+    return at(Place::parameters) || at(Place::input_parameters) || at(Place::output_parameters);
+  }
   /// A value somewhere in `parameters` that means nothing here.
-  bool skips() const { return at(Place::parameters) || at(Place::input_parameters) || at(Place::output_parameters); }
+  bool skips() const { return in_parameters() && !(depth_ == 0 && at_known_parameter()); }
+  bool at_known_parameter() const {
+    return at(Place::parameters, "binary_data_output") || at(Place::input_parameters, "binary_data_size") ||
+           at(Place::output_parameters, "binary_data") || at(Place::output_parameters, "classification");
+  }
   bool at(Place place) const { return !frames_.empty() && frames_.back().place == place; }
   bool at(Place place, std::string_view key) const { return at(place) && frames_.back().keys.back() == key; }
   bool number(double value, std::optional<int64_t> whole);
@@ -90,14 +97,14 @@ class InferReader : public nlohmann::json_sax<Json> {
       frames_.pop_back();
     return true;
   }
-  [[noreturn]] static bool strange(std::string_view what) {
+  [[noreturn]] static bool refuse_value(std::string_view what) {
     throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what.substr(0, 80)),
                        kForm);
   }
   InferInput& input() { return request_.inputs.back(); }
 
   InferRequest& request_;
-  const DataTakers& takers_;
+  const DataCallbacks& callbacks_;
   std::vector<Frame> frames_;
   size_t depth_ = 0;  // of lists in the data, or of what is skipped
 };
@@ -113,28 +120,28 @@ bool InferReader::start_object(size_t /*size*/) {
     return enter(Place::input);
   }
   if (at(Place::outputs)) {
-    if (request_.outputs.size() == kMaxOutputs) strange("more outputs than there are");
+    if (!request_.outputs.empty()) throw RequestError(problem("bad_request"), "the model has one output; {}", kForm);
     request_.outputs.emplace_back();
     return enter(Place::output);
   }
-  return skips() ? nest() : strange("an object");
+  return skips() ? nest() : refuse_value("an object");
 }
 
 bool InferReader::start_array(size_t /*size*/) {
   if (at(Place::data)) return nest();
   if (skips()) return nest();
-  if (frames_.empty()) strange("a list");
+  if (frames_.empty()) refuse_value("a list");
   if (at(Place::request, "inputs")) return enter(Place::inputs);
   if (at(Place::request, "outputs")) return enter(Place::outputs);
   if (at(Place::input, "shape")) return enter(Place::shape);
   if (at(Place::input, "data")) return enter(Place::data);
-  return strange("a list");
+  return refuse_value("a list");
 }
 
 bool InferReader::key(string_t& name) {
   if (depth_ > 0) return true;
   Frame& frame = frames_.back();
-  if (skips()) {
+  if (in_parameters()) {
     frame.keys.assign(1, name.substr(0, kMaxText));
     return true;
   }
@@ -145,7 +152,7 @@ bool InferReader::key(string_t& name) {
   const auto has = [&](const std::vector<std::string>& names) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  if (!has(known) || has(frame.keys)) strange("the key \"" + name.substr(0, 40) + "\"");
+  if (!has(known) || has(frame.keys)) refuse_value("the key \"" + name.substr(0, 40) + "\"");
   frame.keys.push_back(name);
   return true;
 }
@@ -153,7 +160,7 @@ bool InferReader::key(string_t& name) {
 bool InferReader::string(string_t& value) {
   if (at(Place::data)) {
     ++input().values;
-    if (takers_.text) takers_.text(value);
+    if (callbacks_.text) callbacks_.text(value);
     return true;
   }
   if (skips()) return true;
@@ -162,49 +169,56 @@ bool InferReader::string(string_t& value) {
                        : at(Place::input, "datatype") ? &input().datatype
                        : at(Place::output, "name")    ? &request_.outputs.back().name
                                                       : nullptr;
-  if (!place) strange("a text");
-  if (value.size() > kMaxText) strange("a long text");
+  if (!place) refuse_value("a text");
+  if (value.size() > kMaxText) refuse_value("a long text");
   *place = value;
   return true;
 }
 
 bool InferReader::boolean(bool value) {
-  if (depth_ == 0 && at(Place::parameters, "binary_data_output")) request_.binary_output = value;
-  if (depth_ == 0 && at(Place::output_parameters, "binary_data")) request_.outputs.back().binary = value;
-  return skips() || strange("a truth value");
+  if (skips()) return true;
+  if (at(Place::parameters, "binary_data_output"))
+    request_.binary_output = value;
+  else if (at(Place::output_parameters, "binary_data"))
+    request_.outputs.back().binary = value;
+  else
+    refuse_value("a truth value");
+  return true;
 }
 
 bool InferReader::number(double value, std::optional<int64_t> whole) {
   if (at(Place::data)) {
     ++input().values;
-    if (takers_.number) takers_.number(value);
+    if (callbacks_.number) callbacks_.number(value);
     return true;
   }
   if (at(Place::shape)) {
-    if (!whole || *whole < 0 || input().shape.size() == kMaxDimensions) strange("a strange shape");
+    if (!whole || *whole < 0 || input().shape.size() == kMaxDimensions) refuse_value("a strange shape");
     input().shape.push_back(*whole);
     return true;
   }
-  if (depth_ == 0 && at(Place::input_parameters, "binary_data_size")) {
-    if (!whole || *whole < 0) strange("a strange binary_data_size");
+  if (skips()) return true;
+  if (at(Place::input_parameters, "binary_data_size")) {
+    if (!whole || *whole < 0) refuse_value("a strange binary_data_size");
     input().binary_bytes = static_cast<size_t>(*whole);
-  }
-  if (depth_ == 0 && at(Place::output_parameters, "classification")) {
-    if (!whole || *whole < 0) strange("a strange classification");
+  } else if (at(Place::output_parameters, "classification")) {
+    if (!whole || *whole < 0) refuse_value("a strange classification");
     request_.outputs.back().classes = static_cast<int>(std::min<int64_t>(*whole, INT_MAX));
+  } else {
+    refuse_value("a number");
   }
-  return skips() || strange("a number");
+  return true;
 }
 
-void read_json(std::string_view json, InferRequest& request, const DataTakers& takers) {
-  InferReader reader(request, takers);
+void read_json(std::string_view json, InferRequest& request, const DataCallbacks& callbacks) {
+  InferReader reader(request, callbacks);
   Json::sax_parse(json.begin(), json.end(), &reader);
 }
 
-/// The data again, now for the takers.
-void read_data(const InferRequest& request, std::string_view body, const DataTakers& takers) {
+/// The data again, now for the callbacks.
+void read_data(const InferRequest& request, std::string_view body, const DataCallbacks& callbacks) {
   InferRequest again;
-  read_json(body.substr(0, request.json_bytes), again, takers);
+  read_json(body.substr(0, request.json_bytes), again, callbacks);
 }
 
 std::string_view binary_part(const InferRequest& request, std::string_view body) {
@@ -238,7 +252,7 @@ size_t check_shape(const InferInput& input, const InferSignature& signature) {
 
 float finite(double value, size_t index) {
   const auto number = static_cast<float>(value);
-  expect(std::isfinite(number), fmt::format("data[{}] is not a finite FP32", index));
+  if (!std::isfinite(number)) throw RequestError(problem("bad_tensor"), "data[{}] is not a finite FP32", index);
   return number;
 }
 
@@ -391,28 +405,21 @@ std::string json_text(const Json& value) {
 }  // namespace
 
 http::Response infer_response(const InferAnswer& answer) {
-  std::vector<InferOutput> outputs = answer.request.outputs;
-  if (outputs.empty()) outputs.push_back({.name = answer.output.name});
-  std::vector<std::string> shown_outputs;
-  std::string binary_parts;
-  bool any_binary = false;
-  for (const InferOutput& output : outputs) {
-    const bool binary = output.binary.value_or(answer.request.binary_output);
-    const Written written = output.classes > 0 ? write_classes(answer, binary) : write_scores(answer, binary);
-    const std::string data = binary ? fmt::format(R"("parameters":{{"binary_data_size":{}}})", written.data.size())
-                                    : fmt::format(R"("data":{})", written.data);
-    shown_outputs.push_back(fmt::format(R"({{"name":{},"datatype":"{}","shape":{},{}}})", json_text(output.name),
-                                        written.datatype, shown(written.shape), data));
-    if (binary) binary_parts += written.data;
-    any_binary = any_binary || binary;
-  }
-  const std::string id = answer.request.id.empty() ? "" : fmt::format(R"("id":{},)", json_text(answer.request.id));
-  http::Response response{.body = fmt::format(R"({{{}"model_name":{},"model_version":"1","outputs":[{}]}})", id,
-                                              json_text(std::string(answer.model)), fmt::join(shown_outputs, ","))};
-  if (!any_binary) return response;
+  const InferRequest& request = answer.request;
+  const InferOutput output = request.outputs.empty() ? InferOutput{.name = answer.output.name} : request.outputs[0];
+  const bool binary = output.binary.value_or(request.binary_output);
+  const Written written = output.classes > 0 ? write_classes(answer, binary) : write_scores(answer, binary);
+  const std::string data = binary ? fmt::format(R"("parameters":{{"binary_data_size":{}}})", written.data.size())
+                                  : fmt::format(R"("data":{})", written.data);
+  const std::string id = request.id.empty() ? "" : fmt::format(R"("id":{},)", json_text(request.id));
+  http::Response response{.body = fmt::format(R"({{{}"model_name":{},"model_version":"1",)"
+                                              R"("outputs":[{{"name":{},"datatype":"{}","shape":{},{}}}]}})",
+                                              id, json_text(std::string(answer.model)), json_text(output.name),
+                                              written.datatype, shown(written.shape), data)};
+  if (!binary) return response;
   response.type = "application/octet-stream";
   response.headers.emplace_back("Inference-Header-Content-Length", std::to_string(response.body.size()));
-  response.body += binary_parts;
+  response.body += written.data;
   return response;
 }
 

@@ -37,9 +37,9 @@ struct InferOutput {
 
 struct InferRequest {
   std::string id = {};
-  bool binary_output = false;  ///< of outputs that do not say
+  bool binary_output = false;  ///< of an output that does not say
   std::vector<InferInput> inputs = {};
-  std::vector<InferOutput> outputs = {};  ///< empty: all
+  std::vector<InferOutput> outputs = {};  ///< at most one; empty: all scores
   size_t json_bytes = 0;                  ///< of the body; the rest is binary
 };
 

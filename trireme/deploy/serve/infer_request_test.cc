@@ -89,6 +89,8 @@ TEST(InferRequest, SaysWhatIsWrong) {
   EXPECT_THAT(infer_refusal(good, 0), HasSubstr("bad_json"));
   EXPECT_THAT(infer_refusal("{}"), HasSubstr("bad_request: the body has no inputs"));
   EXPECT_THAT(infer_refusal(R"({"inputs": [{}, {}]})"), HasSubstr("one input"));
+  EXPECT_THAT(infer_refusal(R"({"outputs": [{"name": "out"}, {"name": "out"}]})"),
+              HasSubstr("bad_request: the model has one output"));
   EXPECT_THAT(infer_refusal(R"({"inputs": [{"name": "y"}]})"), HasSubstr("bad_tensor: the input is x, not y"));
   EXPECT_THAT(infer_refusal(one_input(R"("shape": [1, 1, 1, 2], "datatype": "INT8", "data": [1, 2])")),
               HasSubstr("INT8"));
@@ -135,10 +137,26 @@ TEST(InferRequest, RefusesStrangeValues) {
                            R"({"inputs": [{"data": [true]}]})",
                            R"({"inputs": [{"name": "x", "name": "x"}]})",
                            R"({"inputs": [{"parameters": {"binary_data_size": -1}}]})",
+                           R"({"inputs": [{"parameters": {"binary_data_size": "8"}}]})",
+                           R"({"inputs": [{"parameters": {"binary_data_size": [8]}}]})",
+                           R"({"outputs": [{"parameters": {"classification": "3"}}]})",
+                           R"({"outputs": [{"parameters": {"classification": true}}]})",
+                           R"({"outputs": [{"parameters": {"classification": {"k": 3}}}]})",
+                           R"({"outputs": [{"parameters": {"binary_data": 1}}]})",
+                           R"({"parameters": {"binary_data_output": "true"}})",
+                           R"({"parameters": {"binary_data_output": null}})",
                            R"({"outputs": [{"data": 1}]})",
                            R"({"inputs": [], "inputs": []})",
                            R"({"parameters": 5})"})
     EXPECT_THAT(infer_refusal(body), HasSubstr("bad_request")) << body;
+}
+
+TEST(InferRequest, ParametersOfOthersAreSkippedWhereverTheyHaveOurNames) {
+  const std::string body =
+      R"({"parameters": {"a": {"binary_data_output": "x"}, "classification": "3", "b": [true, {"binary_data": 5}]},
+          "inputs": [{"name": "x", "shape": [1, 1, 1, 2], "datatype": "FP32", "data": [1, 2],
+                      "parameters": {"classification": null, "binary_data": "x"}}]})";
+  EXPECT_EQ(infer_refusal(body), "accepted");
 }
 
 TEST(InferRequest, DepthCostsNothing) {

@@ -45,7 +45,7 @@ size_t bytes_to_decode(std::string_view image, size_t tensor_bytes, const Servic
 
 }  // namespace
 
-void Errand::expect_wanted() const {
+void RequestContext::expect_wanted() const {
   if (request->client_has_left()) throw UnansweredError(Unanswered::client_left);
   if (deadline.passed()) throw UnansweredError(Unanswered::timed_out);
 }
@@ -82,13 +82,13 @@ void Model::check_memory() const {
         options_.decode_bytes, pixels, name_, least);
 }
 
-std::vector<Picture> Model::answer(std::span<const EncodedImage> images, const Errand& errand) {
+std::vector<Picture> Model::answer(std::span<const EncodedImage> images, const RequestContext& context) {
   std::vector<Picture> pictures;
   pictures.reserve(images.size());
   for (const EncodedImage& image : images) pictures.push_back(measure(image));
   for (Pictures rest = pictures; !rest.empty();) {
     const Pictures part = next_part(rest);
-    answer_part(part, errand);
+    answer_part(part, context);
     rest = rest.subspan(part.size());
   }
   return pictures;
@@ -117,30 +117,30 @@ Model::Pictures Model::next_part(Pictures rest) const {
 }
 
 /// Takes all its memory at once, as Budget demands: that of the tensors, and of one picture at a time being decoded.
-void Model::answer_part(Pictures part, const Errand& errand) {
+void Model::answer_part(Pictures part, const RequestContext& context) {
   size_t decode_bytes = 0;
   for (const Picture& picture : part) decode_bytes = std::max(decode_bytes, picture.decode_bytes);
   if (decode_bytes == 0) return;  // there is nothing good in it
-  errand.expect_wanted();
-  auto share = memory_.take(part.size() * tensor_bytes() + decode_bytes, errand.deadline);
+  context.expect_wanted();
+  auto share = memory_.take(part.size() * tensor_bytes() + decode_bytes, context.deadline);
   if (!share) throw UnansweredError(Unanswered::timed_out);
   std::vector<Picture*> good;
   std::vector<Tensor> tensors;
   for (Picture& picture : part) {
-    errand.expect_wanted();
+    context.expect_wanted();
     if (!picture.problem) decode(picture);
     if (picture.problem) continue;
     good.push_back(&picture);
     tensors.push_back(std::move(picture.tensor));
   }
   share->keep(tensors.size() * tensor_bytes());
-  std::vector<Tensor> found = scores(std::move(tensors), errand);
+  std::vector<Tensor> found = scores(std::move(tensors), context);
   for (size_t i = 0; i < good.size(); ++i) good[i]->scores = std::move(found[i]);
 }
 
-std::vector<Tensor> Model::scores(std::vector<Tensor> tensors, const Errand& errand) {
-  errand.expect_wanted();
-  return batcher_.run(std::move(tensors), errand.deadline);
+std::vector<Tensor> Model::scores(std::vector<Tensor> tensors, const RequestContext& context) {
+  context.expect_wanted();
+  return batcher_.run(std::move(tensors), context.deadline);
 }
 
 void Model::decode(Picture& picture) {

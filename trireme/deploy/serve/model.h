@@ -64,7 +64,7 @@ struct Shared {
 };
 
 /// Until when, and for whom, something is computed.
-struct Errand {
+struct RequestContext {
   Deadline deadline;
   const http::Request* request;  ///< nothing is begun once its client has left
   /// Throws UnansweredError when it is in vain.
@@ -83,11 +83,13 @@ class Model {
   size_t tensor_bytes() const { return predictor_.input_elements() * sizeof(float); }
   /// Pictures that wait for the engine.
   size_t waiting() const { return batcher_.waiting(); }
+  /// The engine neither computes nor has something to compute: the destructor waits for nothing.
+  bool is_idle() const { return batcher_.is_idle(); }
 
   /// One for each image, in their order, with its scores or its problem. Throws UnansweredError, or what the engine does.
-  std::vector<Picture> answer(std::span<const EncodedImage> images, const Errand& errand);
+  std::vector<Picture> answer(std::span<const EncodedImage> images, const RequestContext& context);
   /// Scores for tensors of input_elements() floats each, whose memory the caller has taken. Throws as answer() does.
-  std::vector<Tensor> scores(std::vector<Tensor> tensors, const Errand& errand);
+  std::vector<Tensor> scores(std::vector<Tensor> tensors, const RequestContext& context);
   /// Fills in the prediction, or the problem when scores are not finite. Requires a picture without a problem.
   void rank(Picture& picture, int topk);
 
@@ -98,7 +100,7 @@ class Model {
   void check_memory() const;
   Picture measure(const EncodedImage& image);
   Pictures next_part(Pictures rest) const;
-  void answer_part(Pictures part, const Errand& errand);
+  void answer_part(Pictures part, const RequestContext& context);
   void decode(Picture& picture);
   void refuse(Picture& picture, const UsageError& error);
   std::vector<Tensor> run_batch(const std::vector<Tensor>& batch);

@@ -28,8 +28,9 @@ struct ModelSource {
   std::function<infer::Predictor()> load;
 };
 
-/// `folder` itself when it is what `trireme export` wrote; else each of its subfolders that is, by its name. Throws
-/// UsageError: there is none.
+/// `folder` itself when it is what `trireme export` wrote, or is writing; else each of its subfolders that is, by its
+/// name, but no hidden ones. Never none: a folder without any is a source whose load() says what is missing. Throws
+/// SystemError: `folder` cannot be read.
 std::vector<ModelSource> models_in(const std::filesystem::path& folder, const infer::PredictorOptions& options);
 
 class Models {
@@ -47,15 +48,15 @@ class Models {
   std::vector<std::string> names() const;
   size_t waiting() const;
 
-  /// Whether everything could be loaded. Then waits, at most for `patience`, until the old models are not in use any
-  /// more and ends them on this thread.
+  /// Whether everything could be loaded. Then waits, at most for `patience`, until the old models are idle and ends
+  /// them on this thread; those that are not by then are left for the next call.
   bool reload(Clock::duration patience);
 
  private:
   using ByName = std::map<std::string, std::shared_ptr<Model>, std::less<>>;
 
   bool load_again(const ModelSource& source, const ByName& old, ByName& next) const;
-  void change_over(ByName next);
+  void change_over(const ByName& old, const ByName& next);
   void end_retired(Clock::duration patience);
 
   const Find find_;

@@ -27,27 +27,27 @@ class Reader : public nlohmann::json_sax<Json> {
  public:
   Reader(PredictRequest& request, const PredictLimits& limits) : request_(request), limits_(limits) {}
 
-  bool null() override { return strange("null"); }
-  bool boolean(bool /*value*/) override { return strange("a truth value"); }
-  bool number_float(number_float_t /*value*/, const string_t& text) override { return strange(text); }
-  bool binary(binary_t& /*value*/) override { return strange("binary data"); }
+  bool null() override { return refuse_value("null"); }
+  bool boolean(bool /*value*/) override { return refuse_value("a truth value"); }
+  bool number_float(number_float_t /*value*/, const string_t& text) override { return refuse_value(text); }
+  bool binary(binary_t& /*value*/) override { return refuse_value("binary data"); }
   bool number_unsigned(number_unsigned_t value) override {
     return number_integer(static_cast<int64_t>(std::min<uint64_t>(value, INT64_MAX)));
   }
   bool number_integer(number_integer_t value) override {
-    if (place_ != Place::topk) return strange(std::to_string(value));
+    if (place_ != Place::topk) return refuse_value(std::to_string(value));
     request_.topk = parse_topk(std::to_string(value));
     place_ = Place::object;
     return true;
   }
   bool string(string_t& value) override;
   bool start_object(size_t /*size*/) override {
-    return std::exchange(place_, Place::object) == Place::start || strange("an object");
+    return std::exchange(place_, Place::object) == Place::start || refuse_value("an object");
   }
   bool end_object() override { return true; }
   bool key(string_t& name) override;
   bool start_array(size_t /*size*/) override {
-    return std::exchange(place_, Place::list) == Place::images || strange("a list");
+    return std::exchange(place_, Place::list) == Place::images || refuse_value("a list");
   }
   bool end_array() override {
     place_ = Place::object;
@@ -60,7 +60,7 @@ class Reader : public nlohmann::json_sax<Json> {
  private:
   enum class Place { start, object, images, list, topk };
 
-  [[noreturn]] static bool strange(const std::string& what) {
+  [[noreturn]] static bool refuse_value(const std::string& what) {
     throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what), kForm);
   }
 
@@ -71,7 +71,7 @@ class Reader : public nlohmann::json_sax<Json> {
 };
 
 bool Reader::string(string_t& value) {
-  if (place_ != Place::list) strange("a text");
+  if (place_ != Place::list) refuse_value("a text");
   if (request_.images.size() == limits_.images)
     throw RequestError(problem("too_many_images"), "more than {} images in one request; send several requests",
                        limits_.images);
@@ -85,7 +85,7 @@ bool Reader::key(string_t& name) {
   } else if (name == "images" && !std::exchange(seen_images_, true)) {
     place_ = Place::images;
   } else {
-    strange("the key \"" + name.substr(0, 40) + "\"");
+    refuse_value("the key \"" + name.substr(0, 40) + "\"");
   }
   return true;
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kVersionOfModels = "1";  // a folder holds one version
+constexpr const char* kModelVersion = "1";  // a folder holds one version
 
 /// Names out of a model's files need not be UTF-8; what is not is replaced.
 std::string text_of(const Json& body) {
@@ -121,7 +121,7 @@ Json model_data(const Model& model) {
   const bundle::Input& input = model.predictor().input();
   const bundle::Output& output = model.predictor().output();
   return {{"name", model.name()},
-          {"versions", {kVersionOfModels}},
+          {"versions", {kModelVersion}},
           {"platform", "trireme"},
           {"inputs",
            {{{"name", input.name}, {"datatype", "FP32"}, {"shape", {-1, input.channels, input.height, input.width}}}}},
@@ -156,9 +156,7 @@ http::Response Service::handle(http::Request& request) {
   } catch (const RequestError& error) {
     return refusal(request, error.problem(), error.what());
   } catch (const UnansweredError& error) {
-    http::Response response = unanswered(error.reason());
-    if (is_v2(request.path)) response.body = text_of({{"error", Json::parse(response.body)["error"]["message"]}});
-    return response;
+    return unanswered(request, error.reason());
   }
 }
 
@@ -194,37 +192,37 @@ http::Response Service::answer(const Match& match, http::Request& request) {
 std::shared_ptr<Model> Service::model_of(const Match& match) const {
   const bool named = match.route->path.find("{name}") != std::string_view::npos;
   const std::shared_ptr<Model> model = named ? models_.find(match.model) : models_.only();
-  const bool known_version = match.version.empty() || match.version == kVersionOfModels;
+  const bool known_version = match.version.empty() || match.version == kModelVersion;
   if (model && known_version) return model;
   const std::string names = join(models_.names(), ", ");
   if (!named)
     throw RequestError(problem("which_model"), "there are several models: {}; use /v1/models/NAME/predict", names);
   if (model)
     throw RequestError(problem("no_such_model"), "{} has no version {}; the only one is {}", model->name(),
-                       printable(match.version.substr(0, 100)), kVersionOfModels);
+                       printable(match.version.substr(0, 100)), kModelVersion);
   throw RequestError(problem("no_such_model"), "there is no model {}; there are: {}",
                      printable(match.model.substr(0, 100)), names);
 }
 
-Errand Service::errand_of(const http::Request& request) const {
+RequestContext Service::context_of(const http::Request& request) const {
   return {.deadline = Deadline::at(request.arrived + options_.request_timeout), .request = &request};
 }
 
-http::Response Service::unanswered(Unanswered reason) const {
+http::Response Service::unanswered(const http::Request& request, Unanswered reason) const {
   switch (reason) {
     case Unanswered::queue_full:
-      return http::error_response(http::problem("overloaded"),
-                                  fmt::format("{} pictures wait already; retry", options_.max_queue));
+      return refusal(request, http::problem("overloaded"),
+                     fmt::format("{} pictures wait already; retry", options_.max_queue));
     case Unanswered::timed_out:
-      return http::error_response(problem("timeout"),
-                                  fmt::format("no answer within {:.3g} s (--request-timeout)",
-                                              std::chrono::duration<double>(options_.request_timeout).count()));
+      return refusal(request, problem("timeout"),
+                     fmt::format("no answer within {:.3g} s (--request-timeout)",
+                                 std::chrono::duration<double>(options_.request_timeout).count()));
     case Unanswered::client_left:
-      return http::error_response(http::problem("client_left"), "the client has left");
+      return refusal(request, http::problem("client_left"), "the client has left");
     case Unanswered::stopped:
       break;
   }
-  return http::error_response(problem("draining"), "the server is shutting down");
+  return refusal(request, problem("draining"), "the server is shutting down");
 }
 
 // --- pages
@@ -260,7 +258,7 @@ http::Response Service::predict(const Match& match, http::Request& request) {
   const std::shared_ptr<Model> model = model_of(match);
   const bool single = is_picture_type(media_type(request));
   const PredictRequest asked = read_request(request);
-  std::vector<Picture> pictures = model->answer(asked.images, errand_of(request));
+  std::vector<Picture> pictures = model->answer(asked.images, context_of(request));
   for (Picture& picture : pictures)
     if (is_answered(picture)) model->rank(picture, asked.topk.value_or(0));
   if (std::any_of(pictures.begin(), pictures.end(), is_answered))
@@ -310,10 +308,9 @@ http::Response Service::infer(const Match& match, http::Request& request) {
     pictures = infer_tensors(*model, asked, request);
   } else {
     images = read_images(asked, std::exchange(request.body, {}));  // the memory of the body is free from here
-    pictures = model->answer(images, errand_of(request));
+    pictures = model->answer(images, context_of(request));
   }
-  int classes = 1;
-  for (const InferOutput& output : asked.outputs) classes = std::max(classes, output.classes);
+  const int classes = asked.outputs.empty() ? 1 : std::max(1, asked.outputs[0].classes);
   for (Picture& picture : pictures)
     if (is_answered(picture)) model->rank(picture, classes);
   if (!std::all_of(pictures.begin(), pictures.end(), is_answered)) return refuse_all(request, pictures, "data");
@@ -322,14 +319,14 @@ http::Response Service::infer(const Match& match, http::Request& request) {
 
 /// Takes the memory of all tensors at once, as Budget demands.
 std::vector<Picture> Service::infer_tensors(Model& model, const InferRequest& asked, http::Request& request) {
-  const Errand errand = errand_of(request);
+  const RequestContext context = context_of(request);
   const auto count = static_cast<size_t>(asked.inputs[0].shape[0]);
   const size_t bytes = count * model.tensor_bytes();
   if (bytes > memory_.total())
     throw RequestError(problem("image_too_large"), "{} tensors take {} bytes; the limit is {} (--decode-memory)", count,
                        bytes, memory_.total());
-  errand.expect_wanted();
-  const auto share = memory_.take(bytes, errand.deadline);
+  context.expect_wanted();
+  const auto share = memory_.take(bytes, context.deadline);
   if (!share) throw UnansweredError(Unanswered::timed_out);
   std::vector<Tensor> tensors =
       read_tensors(asked, std::exchange(request.body, {}), model.predictor().input_elements());
@@ -338,7 +335,7 @@ std::vector<Picture> Service::infer_tensors(Model& model, const InferRequest& as
     const auto end =
         next + std::min<std::ptrdiff_t>(tensors.end() - next, static_cast<std::ptrdiff_t>(options_.max_batch));
     std::vector<Tensor> part(std::make_move_iterator(next), std::make_move_iterator(end));
-    for (Tensor& scores : model.scores(std::move(part), errand)) pictures.push_back({.scores = std::move(scores)});
+    for (Tensor& scores : model.scores(std::move(part), context)) pictures.push_back({.scores = std::move(scores)});
     next = end;
   }
   return pictures;

@@ -43,8 +43,8 @@ class Service {
   bool is_ready(const http::Request& request) const;
   http::Response answer(const Match& match, http::Request& request);
   std::shared_ptr<Model> model_of(const Match& match) const;
-  Errand errand_of(const http::Request& request) const;
-  http::Response unanswered(Unanswered reason) const;
+  RequestContext context_of(const http::Request& request) const;
+  http::Response unanswered(const http::Request& request, Unanswered reason) const;
 
   http::Response predict(const Match& match, http::Request& request);
   PredictRequest read_request(http::Request& request) const;

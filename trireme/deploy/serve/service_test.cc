@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
@@ -466,6 +467,30 @@ TEST_F(ServiceTest, ARequestEndsWithTheModelThatItBeganWith) {
   EXPECT_THAT(begun.get(), HasSubstr("\"red\""));
 }
 
+TEST_F(ServiceTest, AnOldModelThatHangsHoldsUpNoReload) {
+  start({.request_timeout = Millis(500)});
+  set_gate(false);
+  EXPECT_EQ(code_of(post(picture(kRed), "image/png")), "504 timeout");
+  const auto hanging = std::exchange(gate_, std::make_shared<ColourEngine::Gate>());  // the new model has its own
+  const Deadline patience = Deadline::in(seconds(10));
+  EXPECT_TRUE(service_->reload());
+  EXPECT_TRUE(service_->reload());
+  EXPECT_FALSE(patience.passed());
+  EXPECT_EQ(post(picture(kRed), "image/png").status, 200);
+  gate_ = hanging;  // which the test's end opens
+}
+
+TEST_F(ServiceTest, WhenAllModelsAreGoneTheyStayAsTheyWere) {
+  names_ = {"one", "two"};
+  start();
+  const CaughtLog log;
+  names_ = {""};  // a folder without any is one source, which says what is missing
+  description_ = "Input: 5";
+  EXPECT_FALSE(service_->reload());
+  EXPECT_EQ(log.count("reload: all models stay as they were: test"), 1U);
+  EXPECT_THAT(get("/healthz").body, HasSubstr(R"("models":["one","two"])"));
+}
+
 TEST_F(ServiceTest, SeveralModelsAreAskedByName) {
   names_ = {"one", "two words"};
   start();
@@ -558,6 +583,7 @@ TEST_F(ServiceTest, V2RefusesInItsOwnForm) {
   http::Request late = infer_of("{}");
   late.late = true;
   EXPECT_EQ(ask(late).status, 503);
+  EXPECT_EQ(Json::parse(ask(late).body), Json::parse(R"({"error": "the server is shutting down"})"));
   http::Request packed = infer_of("{}");
   packed.headers = {{"content-encoding", "gzip"}};
   EXPECT_EQ(ask(packed).status, 415);

@@ -110,10 +110,11 @@ Deadline Loop::next_deadline() const {
   return next;
 }
 
-/// From when on a full server may close a client that is sending a request. Requires: State::reading, as the time is
-/// counted back from the deadline.
+/// From when on a full server may close a client that is sending a request, or taking an answer. Requires:
+/// State::reading or State::writing, as the time is counted back from the deadline.
 Deadline Loop::fair_end(const Connection& client) const {
-  return Deadline::at(client.deadline.time() - options_.read_timeout + kFairTime);
+  const auto limit = client.state == State::writing ? options_.write_timeout : options_.read_timeout;
+  return Deadline::at(client.deadline.time() - limit + kFairTime);
 }
 
 // --- connections
@@ -271,26 +272,29 @@ bool Loop::judge_request(Id id, Connection& client) {
   return true;
 }
 
-/// The connection that has been sending a request for the longest, and longer than is fair.
-auto Loop::slowest_sender(Id except) -> Clients::iterator {
+/// The connection that has been sending a request or taking an answer for the longest, and longer than is fair.
+auto Loop::slowest_client(Id except) -> Clients::iterator {
+  const auto is_slow = [&](const Connection& client) {
+    const bool moves_bytes = client.state == State::writing || (client.state == State::reading && !client.idle());
+    return moves_bytes && fair_end(client).passed();
+  };
   auto found = clients_.end();
   for (auto client = clients_.begin(); client != clients_.end(); ++client) {
-    const Connection& sender = client->second;
-    if (client->first == except || sender.state != State::reading || sender.idle()) continue;
-    if (!fair_end(sender).passed()) continue;
-    if (found == clients_.end() || sender.deadline.time() < found->second.deadline.time()) found = client;
+    if (client->first == except || !is_slow(client->second)) continue;
+    if (found == clients_.end() || fair_end(client->second).time() < fair_end(found->second).time()) found = client;
   }
   return found;
 }
 
-/// Slow senders make room for a request that needs memory: else a few unfinished bodies would lock all others out until
-/// their timeout.
+/// Slow clients make room for a request that needs memory: else a few unfinished bodies, or answers that are not read,
+/// would lock all others out until their timeout.
 void Loop::make_memory(Id except) {
   while (held_bytes_ > options_.max_held_bytes) {
-    const auto slowest = slowest_sender(except);
+    const auto slowest = slowest_client(except);
     if (slowest == clients_.end()) return;
     const Response response = error_response(problem("overloaded"), "other requests need the memory; send faster");
-    if (!refuse(slowest->first, slowest->second, response)) drop(slowest->first);
+    const bool in_answer = slowest->second.state == State::writing;  // nothing else can be said within it
+    if (in_answer || !refuse(slowest->first, slowest->second, response)) drop(slowest->first);
   }
 }
 

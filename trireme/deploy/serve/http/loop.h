@@ -40,7 +40,7 @@ class Loop {
   Deadline fair_end(const Connection& client) const;
   bool may_accept() const;
   Clients::const_iterator first_to_leave() const;
-  Clients::iterator slowest_sender(Id except);
+  Clients::iterator slowest_client(Id except);
   void accept_all();
   void accept_one(UniqueFd socket);
   void begin_drain();

@@ -256,11 +256,22 @@ TEST(HttpServer, SlowSendersMakeRoomForARequestThatNeedsMemory) {
   Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20});
   TestClient slow(echo.port());
   slow.send(fmt::format("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n{}", std::string(1048575, 'x')));
+  ASSERT_FALSE(slow.hears(Deadline::in(Millis(1500)))) << "nobody needs the memory yet";
   const std::string request = posted(std::string(100000, 'y'));
   const Deadline patience = Deadline::in(seconds(10));  // less than the read timeout
   while (!slow.hears(Deadline::in(Millis(10))) && !patience.passed()) TestClient(echo.port()).ask(request);
   EXPECT_THAT(slow.answer(), AllOf(HasSubstr("503"), HasSubstr("other requests need the memory")));
   EXPECT_THAT(TestClient(echo.port()).ask(request), HasSubstr("200 OK"));
+}
+
+TEST(HttpServer, AnswersThatAreNotReadMakeRoomForARequestThatNeedsMemory) {
+  Echo echo({.limits = {.body_bytes = 1u << 20}, .max_held_bytes = 1u << 20, .write_timeout = seconds(600)});
+  TestClient greedy(echo.port());
+  greedy.send(posted("", "/large"));
+  ASSERT_TRUE(greedy.hears(Deadline::in(seconds(10))));  // its answer is held, as it does not read on
+  const std::string request = posted(std::string(100000, 'y'));
+  EXPECT_TRUE(eventually([&] { return TestClient(echo.port()).ask(request).find("200 OK") != std::string::npos; }));
+  EXPECT_TRUE(greedy.closed());
 }
 
 TEST(HttpServer, BoundsTheMemoryOfAllRequestsTogether) {
