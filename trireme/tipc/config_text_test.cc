@@ -20,12 +20,12 @@ ConfigText parse(const Lines& lines) {
   return parse_config(text_of(lines), "x.txt");
 }
 
-std::string refusal(const std::string& text) {
+std::string parse_refusal(const std::string& text) {
   return trireme::refusal([&] { parse_config(text, "x.txt"); });
 }
 
-std::string refusal(const Lines& lines) {
-  return refusal(text_of(lines));
+std::string parse_refusal(const Lines& lines) {
+  return parse_refusal(text_of(lines));
 }
 
 TEST(ConfigText, BothFormats) {
@@ -61,7 +61,7 @@ TEST(ConfigText, EveryMissingLineIsNoticedWhereItIs) {
     for (size_t missing = 1; missing <= (whole.size() > 40 ? 51 : 32); ++missing) {
       Lines lines = whole;
       lines.erase(lines.begin() + static_cast<std::ptrdiff_t>(missing) - 1);
-      const std::string text = refusal(lines);
+      const std::string text = parse_refusal(lines);
       // Among lines that look alike (six trainers) it is noticed where they end.
       const size_t noticed = std::stoul(text.substr(text.find(':') + 1));
       EXPECT_GE(noticed + 1, missing) << text;
@@ -75,7 +75,7 @@ TEST(ConfigText, EveryBlankLineIsNamed) {
     for (size_t at = 1; at <= (whole.size() > 40 ? 51 : 32); ++at) {
       Lines lines = whole;
       lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(at) - 1, "");
-      EXPECT_THAT(refusal(lines), AllOf(HasSubstr(fmt::format("x.txt:{}:", at)), HasSubstr("blank line")));
+      EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr(fmt::format("x.txt:{}:", at)), HasSubstr("blank line")));
     }
 }
 
@@ -83,7 +83,7 @@ TEST(ConfigText, EveryLineWithoutItsColon) {
   for (const Lines& whole : {short_lines(), long_lines()})
     for (size_t at = 1; at <= (whole.size() > 40 ? 51 : 32); ++at) {
       if (whole[at - 1][0] == '=' || whole[at - 1][0] == '#') continue;
-      const std::string text = refusal(with_line(whole, at, "nothing to say"));
+      const std::string text = parse_refusal(with_line(whole, at, "nothing to say"));
       EXPECT_THAT(text, AllOf(HasSubstr(fmt::format("x.txt:{}:", at)), HasSubstr("has no ':'"))) << at;
     }
 }
@@ -91,41 +91,41 @@ TEST(ConfigText, EveryLineWithoutItsColon) {
 TEST(ConfigText, AShiftedLineSaysWhatWasExpected) {
   Lines lines = short_lines();
   lines.erase(lines.begin() + 2);  // python
-  EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:3: expected the key 'python', found 'gpu_list'"),
-                                    HasSubstr("32-line"), HasSubstr("missing or too many above")));
+  EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr("x.txt:3: expected the key 'python', found 'gpu_list'"),
+                                          HasSubstr("32-line"), HasSubstr("missing or too many above")));
   lines = short_lines();
   lines.erase(lines.begin() + 7);  // --batch-size
-  EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:8: expected a key for train_batch_size"), HasSubstr("'batch'"),
-                                    HasSubstr("found '--pretrained'")));
+  EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr("x.txt:8: expected a key for train_batch_size"),
+                                          HasSubstr("'batch'"), HasSubstr("found '--pretrained'")));
 }
 
 TEST(ConfigText, ADuplicateKeyIsNamedWithBothLines) {
   Lines lines = short_lines();
   lines.insert(lines.begin() + 3, "model_name:other");
-  EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:4:"), HasSubstr("'gpu_list'"), HasSubstr("found 'model_name'"),
-                                    HasSubstr("line 2 has that key already")));
+  EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr("x.txt:4:"), HasSubstr("'gpu_list'"),
+                                          HasSubstr("found 'model_name'"), HasSubstr("line 2 has that key already")));
   lines = long_lines();
   lines.insert(lines.begin() + 54, "batch_size:4");
-  EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:55: batch_size"), HasSubstr("line 53")));
+  EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr("x.txt:55: batch_size"), HasSubstr("line 53")));
 }
 
 TEST(ConfigText, BytesThatAreNoText) {
-  EXPECT_THAT(refusal(with_line(short_lines(), 14, "norm_train:a\xff\xfe")),
+  EXPECT_THAT(parse_refusal(with_line(short_lines(), 14, "norm_train:a\xff\xfe")),
               AllOf(HasSubstr("x.txt:14:"), HasSubstr("UTF-8"), HasSubstr("\\xff")));
-  EXPECT_THAT(refusal(with_line(short_lines(), 2, std::string("model_name:a\0b", 14))), HasSubstr("x.txt:2:"));
-  EXPECT_THAT(refusal(with_line(short_lines(), 9, "--pretrained:a\rb")), HasSubstr("x.txt:9:"));
+  EXPECT_THAT(parse_refusal(with_line(short_lines(), 2, std::string("model_name:a\0b", 14))), HasSubstr("x.txt:2:"));
+  EXPECT_THAT(parse_refusal(with_line(short_lines(), 9, "--pretrained:a\rb")), HasSubstr("x.txt:9:"));
 }
 
 TEST(ConfigText, EmptyAndEndless) {
   for (const char* text : {"", "\n", " \r\n\n", "\xef\xbb\xbf"})
-    EXPECT_THAT(refusal(text), HasSubstr("x.txt: the file is empty"));
-  EXPECT_THAT(refusal(std::string(2u << 20, 'a')), HasSubstr("not a test case"));
+    EXPECT_THAT(parse_refusal(text), HasSubstr("x.txt: the file is empty"));
+  EXPECT_THAT(parse_refusal(std::string(2u << 20, 'a')), HasSubstr("not a test case"));
   Lines lines = short_lines();
   lines.resize(20);
-  EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:20: the file ends here"), HasSubstr("export_weights")));
+  EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr("x.txt:20: the file ends here"), HasSubstr("export_weights")));
   lines = short_lines();
   lines.emplace_back("one:more");
-  EXPECT_THAT(refusal(lines), AllOf(HasSubstr("x.txt:33:"), HasSubstr("32 lines")));
+  EXPECT_THAT(parse_refusal(lines), AllOf(HasSubstr("x.txt:33:"), HasSubstr("32 lines")));
 }
 
 TEST(ConfigText, AFileThatIsNotThere) {
