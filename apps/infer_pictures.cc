@@ -87,7 +87,7 @@ std::vector<std::string> matches_of(const std::string& pattern) {
 }
 
 /// A file that has the name of standard input.
-std::string as_file(std::string name) {
+std::string as_file(const std::string& name) {
   return name == kStandardInput ? "./" + name : name;
 }
 

@@ -27,8 +27,7 @@ void require_low_weights(const torch::nn::Module& module) {
       "DataParallel and before the optimizer is made");
 }
 
-const StepOptions& checked(const StepOptions& options, const StepModel& model,
-                           const torch::optim::Optimizer& optimizer) {
+StepOptions checked(StepOptions options, const StepModel& model, const torch::optim::Optimizer& optimizer) {
   if (!model.module) throw UsageError("train::Step: the model is a null pointer");
   if (options.clip_norm && !(*options.clip_norm > 0))
     throw UsageError("train::Step: clip_norm is {}; it must be above 0", *options.clip_norm);
@@ -101,7 +100,7 @@ Tensors forward_pass(const Forward& forward, torch::Device device, const AmpOpti
 Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions options)
     : model_(std::move(model)),
       optimizer_(optimizer),
-      options_(checked(options, model_, optimizer)),
+      options_(checked(std::move(options), model_, optimizer)),
       parameters_(model_.module->parameters()),
       device_(parameters_.empty() ? torch::Device(torch::kCPU) : parameters_[0].device()),
       scaler_(scaler_options(options_.amp, model_.sync)) {
