@@ -121,7 +121,7 @@ Pictures in_list(const std::string& list) {
   if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // as some editors begin a file
   for (std::string line : split(rest, '\n')) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!trim(line).empty()) found.files.emplace_back(as_file(std::move(line)));
+    if (!trim(line).empty()) found.files.emplace_back(as_file(line));
   }
   if (found.files.empty()) throw UsageError("the list {} names no picture", printable(list));
   return found;
