@@ -112,7 +112,7 @@ std::string all_of_stdin() {
   return bytes;
 }
 
-/// The names are taken as they are: what is wrong with one is told when its turn comes, as for any other picture.
+/// The names are not checked here: a picture that cannot be read gets its error when it is read, as any other does.
 Pictures in_list(const std::string& list) {
   const auto text = list == kStandardInput ? all_of_stdin() : read_file(list);
   if (!text) throw SystemError(errno, "cannot read the list {}", printable(list));

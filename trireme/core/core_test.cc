@@ -329,7 +329,7 @@ TEST(CpuProbe, SurvivesItsOwnTest) {
   EXPECT_GE(usable_cores(), 1);
 }
 
-// Begun again, so that the answer is not the one that is kept.
+// In a new process, so that the answer is not one from the cache.
 TEST(CpuProbeDeathTest, AnswersTheSameWhereChildrenAreNotWaitedFor) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto probe = [] {

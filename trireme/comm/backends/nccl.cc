@@ -24,7 +24,7 @@ const Plugin& library() {
 
 // Before main(): libtorch asks for its CUDA part once, at its first use (torch::manual_seed(), a backward on the CPU),
 // and never again. What init_parallel_env() loaded after that would not be seen.
-[[maybe_unused]] const bool loaded_in_time = is_gpu_wanted() && library();
+const bool loaded_in_time = is_gpu_wanted() && library();
 
 Loaded load() {
   if (!library())
