@@ -10,6 +10,9 @@ constexpr const char* kAbout =
     "counts once, so the numbers are the same on any number of processes.\n";
 
 constexpr const char* kNotes =
+    "The weights are those of model.safetensors. After a training with EMA, latest and epoch_N have the raw\n"
+    "weights there and the averages in ema.safetensors; best_model has the better of the two, and the log says\n"
+    "which.\n\n"
     "examples\n"
     "  trireme eval -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
     "  trireme launch -n 2 trireme eval -c ResNet50.yaml -o Global.pretrained_model=weights.safetensors\n";

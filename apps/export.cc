@@ -149,7 +149,7 @@ deploy::OpenOnnx onnx_opener() {
       torch::Tensor scores = torch::empty({images.size(0), classes});
       engine->run({images.const_data_ptr<float>(), static_cast<size_t>(images.numel())}, images.size(0),
                   {scores.mutable_data_ptr<float>(), static_cast<size_t>(scores.numel())});
-      return scores;
+      return deploy::Outputs{scores};
     };
   };
 }
@@ -160,7 +160,7 @@ int export_network(const Options& /*options*/, const TrainConfig& config) {
   const fs::path folder = folder_of(config.global);
   const models::ClassifierPtr net = load_network(config);
   config.warn_unknown();
-  deploy::export_model(net, description, folder, {.open_onnx = onnx_opener()});
+  deploy::export_model(net, description, folder, {.any_size = true, .open_onnx = onnx_opener()});
   log_info("{} is exported to {}: {}, {}, {}; try: trireme infer --model-dir {} --image FILE", description.model_name,
            folder.string(), bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile,
            shell_word(folder.string()));

@@ -117,9 +117,7 @@ Pictures in_list(const std::string& list) {
   const auto text = list == kStandardInput ? all_of_stdin() : read_file(list);
   if (!text) throw SystemError(errno, "cannot read the list {}", printable(list));
   Pictures found;
-  std::string_view rest = *text;
-  if (rest.starts_with("\xef\xbb\xbf")) rest.remove_prefix(3);  // as some editors begin a file
-  for (std::string line : split(rest, '\n')) {
+  for (std::string line : split(without_byte_order_mark(*text), '\n')) {
     if (line.ends_with('\r')) line.pop_back();
     if (!trim(line).empty()) found.files.emplace_back(as_file(line));
   }

@@ -5,6 +5,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -81,7 +82,8 @@ const char* level_name(LogLevel level) {
   }
 }
 
-/// To standard output and, if it is to be kept, a file, once there is one. The calls are serialised by core's log.
+/// To standard output what show() says and, if it is to be kept, to a file everything from `info` on, once there is one.
+/// The calls are serialised by core's log.
 class ProgramLog {
  public:
   explicit ProgramLog(bool kept) : kept_(kept) {
@@ -93,6 +95,11 @@ class ProgramLog {
   }
   ProgramLog(const ProgramLog&) = delete;
   ProgramLog& operator=(const ProgramLog&) = delete;
+
+  void show(LogLevel level) {
+    shown_ = level;
+    set_log_level(kept_ ? std::min(level, LogLevel::info) : level);
+  }
 
   void open(const std::filesystem::path& path) {
     std::error_code failed;
@@ -110,8 +117,10 @@ class ProgramLog {
     std::tm local{};
     ::localtime_r(&now, &local);
     const std::string line = fmt::format("[{:%Y/%m/%d %H:%M:%S}] trireme {}: {}\n", local, level_name(level), text);
-    std::fputs(line.c_str(), stdout);
-    std::fflush(stdout);
+    if (level >= shown_) {
+      std::fputs(line.c_str(), stdout);
+      std::fflush(stdout);
+    }
     if (!kept_) return;
     if (file_ == nullptr) {
       before_ += line;
@@ -122,6 +131,7 @@ class ProgramLog {
   }
 
   const bool kept_;
+  std::atomic<LogLevel> shown_{LogLevel::info};
   std::FILE* file_ = nullptr;
   std::string before_;  // logged before the file was open
 };
@@ -148,9 +158,9 @@ int run_program(const Program& program, const Words& words) {
   const int rank = get_rank();
   const bool kept = program.trains && rank == 0;
   ProgramLog log(kept);
-  if (rank != 0) set_log_level(LogLevel::error);  // one rank reports what is wrong with the file
+  log.show(log_level_or(rank == 0 ? LogLevel::info : LogLevel::error));  // one rank reports what is wrong with the file
   const config::TrainConfig config = config::load(options->config, options->overrides);
-  set_log_level(logs(config.global, rank) ? LogLevel::info : LogLevel::warning);
+  log.show(log_level_or(logs(config.global, rank) ? LogLevel::info : LogLevel::warning));
   if (kept) log.open(trainer::output_folder(config) / fmt::format("{}.log", program.name));
   try {
     return program.run(*options, config);

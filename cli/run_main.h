@@ -9,9 +9,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
@@ -20,9 +18,7 @@ namespace trireme {
 
 /// "trireme: error: …". Its lines stay lines, but a file's name in them may hold what a terminal takes for commands.
 inline void print_error(std::string_view message) {
-  std::vector<std::string> lines = split(message, '\n');
-  for (std::string& line : lines) line = printable(line);
-  fmt::print(stderr, "trireme: error: {}\n", join(lines, "\n"));
+  fmt::print(stderr, "trireme: error: {}\n", printable_lines(message));
 }
 
 /// The number of a closed standard stream would go to the next file that is opened, and messages into that file.

@@ -103,7 +103,11 @@ tipc::Chain chain_of(const TipcOptions& options, bool only_shown) {
 
 int run(const TipcOptions& options) {
   tipc::Chain chain = chain_of(options, options.dry_run);
-  if (!options.dry_run) return chain.run();
+  if (!options.dry_run) {
+    const int code = chain.run();
+    if (code != 0) note_absent_data(choose(options), options.positional[0]);  // far below where it was said first
+    return code;
+  }
   for (const tipc::Step& step : chain.steps())
     fmt::print("{}{}\n", step.skip.empty() ? "" : fmt::format("# skipped ({}): ", step.skip), shown(step));
   return 0;

@@ -69,7 +69,8 @@ bool compare_file(const std::string& gt, const std::string& log, const tipc::Tol
   fmt::print("{}: {} pictures, {} numbers compared with {}\n", found.file, result.pictures, result.numbers,
              expected.file);
   for (const tipc::AnswerFile* file : {&expected, &found})
-    if (const std::string note = rounding_note(*file, tolerance); !note.empty()) fmt::print("note: {}\n", note);
+    for (const std::string& note : {rounding_note(*file, tolerance), sameness_note(*file, tolerance)})
+      if (!note.empty()) fmt::print("note: {}\n", note);
   if (result.same()) {
     fmt::print("Assert allclose passed! The results of {} and {} are consistent!\n", found.file, expected.file);
     return true;

@@ -58,7 +58,7 @@ std::vector<Option> compare_options(TipcOptions& o) {
           {{"--log"}, "FILES", "the logs, in the same way; may be repeated", add_to(o.log)},
           {{"--atol"},
            "N",
-           "a number may be off by atol + rtol x |expected| (default: 1e-3)",
+           "a number may be off by atol + rtol x |expected|; below 0.1, atol shrinks with it (default: 1e-3)",
            into(o.tolerance.atol, tolerance_value)},
           {{"--rtol"}, "N", "(default: 1e-3)", into(o.tolerance.rtol, tolerance_value)},
           {{"--precision"},

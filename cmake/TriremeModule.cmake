@@ -6,13 +6,15 @@ add_custom_target(trireme_products)
 #   trireme_module(store
 #     SOURCES tcp_server.cc tcp_client.cc
 #     TESTS   tcp_test.cc
-#     DEPENDS core OpenSSL::Crypto)
+#     DEPENDS core OpenSSL::Crypto
+#     PACKAGES libcrypto)
 #
 # makes the library `trireme_store` (alias Trireme::store) out of the folder's sources and, for developers, the test
 # program `store_test`, whose cases ctest runs with the label `unit`.
-# DEPENDS takes module names and ordinary targets; Trireme::torch adds the precompiled header.
+# DEPENDS takes module names and ordinary targets; Trireme::torch adds the precompiled header. PACKAGES are pkg-config's
+# names of the libraries that a program needs besides.
 function(trireme_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;TESTS;DEPENDS;PRIVATE_DEPENDS;PACKAGES" ${ARGN})
   add_library(trireme_${name} STATIC ${ARG_SOURCES})
   add_library(Trireme::${name} ALIAS trireme_${name})
   set_target_properties(trireme_${name} PROPERTIES EXPORT_NAME ${name})
@@ -29,12 +31,29 @@ function(trireme_module name)
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   set_property(GLOBAL APPEND PROPERTY TRIREME_MODULES ${name})
   set_property(GLOBAL APPEND PROPERTY TRIREME_FOLDERS ${folder})
+  set_property(GLOBAL PROPERTY TRIREME_PACKAGES_${name} ${ARG_PACKAGES})
+  if(Trireme::torch IN_LIST ARG_DEPENDS)
+    set_property(GLOBAL APPEND PROPERTY TRIREME_TORCH_MODULES ${name})
+  endif()
+  trireme_modules_below(below ${ARG_DEPENDS})
+  set_property(GLOBAL PROPERTY TRIREME_MODULES_OF_${name} ${below} ${name})
   add_dependencies(trireme_products trireme_${name})
   if(TRIREME_DEVELOPER AND ARG_TESTS)
     set(torch ${ARG_DEPENDS})
     list(FILTER torch INCLUDE REGEX "^Trireme::torch$")
     trireme_test(${name}_test SOURCES ${ARG_TESTS} DEPENDS ${name} ${torch} LABEL unit)
   endif()
+endfunction()
+
+# The modules among these names, and all that they use.
+function(trireme_modules_below result)
+  set(all)
+  foreach(name ${ARGN})
+    get_property(modules GLOBAL PROPERTY TRIREME_MODULES_OF_${name})
+    list(APPEND all ${modules})
+  endforeach()
+  list(REMOVE_DUPLICATES all)
+  set(${result} ${all} PARENT_SCOPE)
 endfunction()
 
 # A GoogleTest program whose cases ctest finds: trireme_test(name SOURCES … DEPENDS … LABEL unit [TIMEOUT 120])
@@ -51,7 +70,7 @@ function(trireme_test name)
   set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "" UNITY_BUILD ON)
   target_link_libraries(${name} PRIVATE trireme_options GTest::gmock GTest::gtest_main)
   foreach(dependency IN LISTS ARG_DEPENDS)
-    _trireme_link(${name} PRIVATE ${dependency})
+    _trireme_link(${name} PRIVATE ${dependency} UNOPTIMIZED)
   endforeach()
   set(properties LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT})
   set(single)
@@ -64,7 +83,7 @@ function(trireme_test name)
     endif()
     _trireme_file_entries(${name} single "${ARG_SOURCES}" "${properties}")
   else()
-    # Halves the compile time. The tested module stays optimized. Tests with libtorch must match the precompiled header.
+    # Halves the compile time. The tested module stays optimized. Tests with libtorch: trireme_use_torch().
     target_compile_options(${name} PRIVATE -O0)
   endif()
   include(GoogleTest)
@@ -98,7 +117,7 @@ endfunction()
 
 function(_trireme_link target scope dependency)
   if(dependency STREQUAL Trireme::torch)
-    trireme_use_torch(${target} ${scope})
+    trireme_use_torch(${target} ${scope} ${ARGN})
   elseif(TARGET trireme_${dependency})
     target_link_libraries(${target} ${scope} trireme_${dependency})
   else()

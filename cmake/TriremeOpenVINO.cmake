@@ -31,6 +31,10 @@ function(_trireme_openvino_target)
   set_target_properties(Trireme::openvino PROPERTIES IMPORTED_LOCATION ${library})
   target_include_directories(Trireme::openvino SYSTEM INTERFACE ${dir}/include)
   set(TRIREME_OPENVINO_LIBRARIES ${folder} PARENT_SCOPE)
+  trireme_installs_library(copied "${TRIREME_OPENVINO_DIR}")
+  if(copied)  # without what computes on other devices: the engine openvino computes on the CPU
+    trireme_install_libraries(${folder} openvino PATTERN "*_gpu_plugin*" EXCLUDE PATTERN "*_npu_plugin*" EXCLUDE)
+  endif()
 endfunction()
 
 _trireme_openvino_target()

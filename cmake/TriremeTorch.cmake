@@ -1,37 +1,26 @@
-# Defines libtorch as the imported target Trireme::torch. The wheel's own find_package(Torch) requires a CUDA toolkit, even
-# on a machine without a GPU.
-#
-# TRIREME_TORCH_DIR (variable or environment) names an unpacked libtorch zip, a Python's torch folder, or the folder that
-# contains it. The default is the one that setup/setup.sh has fetched.
-set(TRIREME_TORCH_DIR "$ENV{TRIREME_TORCH_DIR}" CACHE PATH "Your own libtorch; empty: the one that setup.sh has fetched")
+# libtorch as the imported target Trireme::torch, in the build of Trireme and in projects that use an installed copy. The
+# wheel's own find_package(Torch) requires a CUDA toolkit, even on a machine without a GPU.
 
-function(_trireme_torch_root result)
-  set(dir ${TRIREME_TORCH_DIR})
-  if(NOT dir AND TRIREME_TORCH_DEFAULT_DIR)
-    set(dir ${TRIREME_TORCH_DEFAULT_DIR})
-  elseif(NOT dir)
-    set(setup ${PROJECT_SOURCE_DIR}/setup)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${setup}/versions.lock)
-    execute_process(COMMAND ${setup}/setup.sh where libtorch OUTPUT_VARIABLE dir OUTPUT_STRIP_TRAILING_WHITESPACE)
-  endif()
+# The folder with libtorch's lib/ and include/: `dir` itself (an unpacked libtorch zip, a Python's torch folder) or one in
+# it. Empty if there is none.
+function(trireme_torch_root result dir)
+  set(${result} "" PARENT_SCOPE)
   foreach(root ${dir} ${dir}/torch ${dir}/libtorch)
     if(EXISTS ${root}/lib/libtorch_cpu.so)
       set(${result} ${root} PARENT_SCOPE)
       return()
     endif()
   endforeach()
-  message(FATAL_ERROR "No libtorch in '${dir}' (looked for lib/libtorch_cpu.so). Run setup/setup.sh build, or set "
-    "TRIREME_TORCH_DIR to your own libtorch, or build without it: -DTRIREME_WITH_TORCH=OFF")
 endfunction()
 
-function(_trireme_torch_version root result)
+function(trireme_torch_version result root)
   file(STRINGS ${root}/include/torch/headeronly/version.h lines REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
   list(TRANSFORM lines REPLACE ".* " "")
   list(JOIN lines "." version)
   set(${result} ${version} PARENT_SCOPE)
 endfunction()
 
-function(_trireme_torch_target root)
+function(trireme_add_torch root)
   set(include ${root}/include ${root}/include/torch/csrc/api/include)
   add_library(trireme_c10 SHARED IMPORTED GLOBAL)
   set_target_properties(trireme_c10 PROPERTIES IMPORTED_LOCATION ${root}/lib/libc10.so)
@@ -42,56 +31,57 @@ function(_trireme_torch_target root)
   target_compile_definitions(Trireme::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO FMT_HEADER_ONLY)
   target_link_libraries(Trireme::torch INTERFACE trireme_c10)
   target_link_options(Trireme::torch INTERFACE LINKER:--no-as-needed)
-  # A wheel has the CUDA run time, which libtorch_cpu needs to start, in a folder beside torch.
+  # A wheel has the CUDA run time, which libtorch_cpu needs, in a folder beside torch. libtorch_cpu itself finds it there.
   file(GLOB cuda ${root}/../nvidia/cu*/lib)
   foreach(dir ${cuda})
-    target_link_options(Trireme::torch INTERFACE LINKER:-rpath,${dir})
+    target_link_options(Trireme::torch INTERFACE LINKER:-rpath-link,${dir})
   endforeach()
 endfunction()
 
-# Links the target with libtorch. <torch/torch.h> takes 45 s to compile; it is compiled once, into a header that all
-# targets share. The compiler takes that header only from code compiled with equal options, hence -fPIC everywhere.
-#
-# GCC spends another 7 s on that header in every file that uses it (templates are instantiated at the end of a file), so
-# unity builds put up to 16 files of a target into one. The sanitizers' builds always do.
-function(trireme_use_torch target scope)
-  target_link_libraries(${target} ${scope} Trireme::torch)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 16)
-  if(TRIREME_SANITIZE)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON)
-    get_target_property(tidy ${target} CXX_CLANG_TIDY)
-    if(tidy)  # a unity build includes .cc files, and torch numbers its devices with signed char
-      set_target_properties(${target} PROPERTIES
-        CXX_CLANG_TIDY "${tidy};--checks=-bugprone-suspicious-include,-bugprone-signed-char-misuse")
-    endif()
+# The library of another find_package(Torch), which may come after ours.
+function(_trireme_check_one_torch)
+  if(NOT TARGET torch_cpu)
+    return()
   endif()
-  # libtorch is compiled with NDEBUG: without it, its headers would check members that the library does not set.
-  target_compile_definitions(${target} PRIVATE $<$<NOT:$<CONFIG:Release>>:NDEBUG>)
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${target} PRIVATE -fPIC $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # the latter for ccache
-  if(target STREQUAL trireme_torch_pch)
-    target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+  get_target_property(theirs torch_cpu LOCATION)
+  get_target_property(ours Trireme::torch LOCATION)
+  get_filename_component(their_file ${theirs} REALPATH)
+  get_filename_component(our_file ${ours} REALPATH)
+  if(NOT their_file STREQUAL our_file)
+    message(FATAL_ERROR "Two libtorch in one project: Trireme uses ${ours}, and find_package(Torch) has found ${theirs}. "
+      "Call find_package(Torch) before find_package(Trireme), which then uses the same.")
+  endif()
+endfunction()
+
+# For an installed copy. Defines Trireme::torch, or sets `problem` to the reason why not. The first of these is taken:
+# what find_package(Torch) of the same project has found (a program cannot have two), TRIREME_TORCH_DIR (variable or
+# environment), `default_dir`. Trireme works only with the version that it was built with.
+function(trireme_find_torch problem built_version default_dir)
+  set(${problem} "" PARENT_SCOPE)
+  if(TARGET Trireme::torch)
+    return()
+  endif()
+  set(TRIREME_TORCH_DIR "$ENV{TRIREME_TORCH_DIR}" CACHE PATH "Your own libtorch; empty: the one Trireme was built with")
+  set(advice "set TRIREME_TORCH_DIR to a libtorch ${built_version}")
+  if(TARGET torch_cpu)
+    get_target_property(library torch_cpu LOCATION)
+    get_filename_component(dir ${library}/../.. ABSOLUTE)
+    set(advice "give find_package(Torch) a libtorch ${built_version} (Torch_DIR), or build Trireme with TRIREME_TORCH_DIR=${dir}")
+  elseif(TRIREME_TORCH_DIR)
+    set(dir ${TRIREME_TORCH_DIR})
   else()
-    target_precompile_headers(${target} REUSE_FROM trireme_torch_pch)
+    set(dir ${default_dir})
   endif()
+  trireme_torch_root(root "${dir}")
+  if(NOT root)
+    set(${problem} "there is no libtorch in '${dir}' (looked for lib/libtorch_cpu.so); ${advice}" PARENT_SCOPE)
+    return()
+  endif()
+  trireme_torch_version(version ${root})
+  if(NOT version VERSION_EQUAL built_version)
+    set(${problem} "Trireme was built with libtorch ${built_version}, but '${root}' is ${version}; ${advice}" PARENT_SCOPE)
+    return()
+  endif()
+  trireme_add_torch(${root})
+  cmake_language(DEFER CALL _trireme_check_one_torch)
 endfunction()
-
-function(_trireme_torch_precompiled_header)
-  set(source ${PROJECT_BINARY_DIR}/torch_pch.cc)
-  file(WRITE ${source}.new "// Carries the precompiled header.\n")
-  configure_file(${source}.new ${source} COPYONLY)
-  add_library(trireme_torch_pch OBJECT ${source})
-  set_target_properties(trireme_torch_pch PROPERTIES CXX_CLANG_TIDY "")
-  target_link_libraries(trireme_torch_pch PRIVATE trireme_options)
-  trireme_use_torch(trireme_torch_pch PRIVATE)
-endfunction()
-
-if(NOT TARGET Trireme::torch)
-  _trireme_torch_root(TRIREME_TORCH_ROOT)
-  _trireme_torch_version(${TRIREME_TORCH_ROOT} TRIREME_TORCH_VERSION)
-  message(STATUS "libtorch ${TRIREME_TORCH_VERSION}: ${TRIREME_TORCH_ROOT}")
-  _trireme_torch_target(${TRIREME_TORCH_ROOT})
-endif()
-if(TARGET trireme_options)  # not defined in an installed copy
-  _trireme_torch_precompiled_header()
-endif()

@@ -25,12 +25,16 @@ die() { say "$@"; exit 1; }
 
 # --- packages -------------------------------------------------------------------------------------------------------
 
-# The package names of lists: `wanted build test`.
-wanted() { for list in "$@"; do sed 's/#.*//' "$here/packages-$list.txt"; done | xargs -n 1; }
+# The package names of lists: `wanted build test`. Those with a ? are installed where apt has them.
+listed() { for list in "$@"; do sed 's/#.*//' "$here/packages-$list.txt"; done | xargs -n 1; }
+wanted() { listed "$@" | grep -v '?$'; }
+welcome() { listed "$@" | sed -n 's/?$//p'; }
 
-missing() {
-  comm -23 <(wanted "$@" | sort) <(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' 2>/dev/null | sed -n 's/^ii *//p' | sort)
+not_installed() {
+  comm -23 <(sort) <(dpkg-query -W -f '${db:Status-Abbrev}${Package}\n' 2>/dev/null | sed -n 's/^ii *//p' | sort)
 }
+
+known_to_apt() { for name in "$@"; do apt-cache show "$name" >/dev/null 2>&1 && echo "$name"; done || true; }
 
 apt_install() {
   local policy=/usr/sbin/policy-rc.d
@@ -41,7 +45,7 @@ apt_install() {
   fi
   export DEBIAN_FRONTEND=noninteractive
   apt-get -qq update
-  apt-get -qq -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@" >/dev/null
+  apt-get -qq -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@" $(known_to_apt $optional) >/dev/null
   if [ "$(trap -p EXIT)" ]; then rm -f "$policy"; trap - EXIT; fi
 }
 
@@ -49,11 +53,13 @@ packages() {
   [ -z "${TRIREME_SKIP_PACKAGES:-}" ] || return 0
   command -v apt-get >/dev/null ||
     die "no apt here. Install the equivalents of: $(wanted "$@" | xargs)"$'\n'"       then run again with TRIREME_SKIP_PACKAGES=1"
-  local names
-  names=$(missing "$@" | xargs)
-  [ -n "$names" ] || return 0
+  local names optional
+  names=$(wanted "$@" | not_installed | xargs)
+  optional=$(welcome "$@" | not_installed | xargs)
+  # shellcheck disable=SC2086
+  [ -n "$names" ] || { [ "$(id -u)" = 0 ] && [ -n "$(known_to_apt $optional)" ]; } || return 0
   [ "$(id -u)" = 0 ] || die "packages are missing and this is not root. Run, then try again:"$'\n'"  sudo apt-get install --no-install-recommends $names"
-  say "installing packages: $names"
+  say "installing packages: $names $optional"
   # shellcheck disable=SC2086
   apt_install $names
 }

@@ -51,6 +51,14 @@ CONTEXT = {
         torch::Tensor loss_of(int part);
         void step(data::Batch& batch);""",
     "docs/export.md": "",
+    "docs/hybrid.md": """
+        struct TwoLayersImpl : torch::nn::Module {
+          torch::nn::Linear fc = nullptr;
+          torch::Tensor forward(torch::Tensor x);
+        };
+        TORCH_MODULE(TwoLayers);
+        extern ShardedDataParallel<TwoLayers> model;
+        extern data::Loader loader;""",
     "docs/model.md": """
         extern Model model;
         extern data::FashionMnist test;""",

@@ -30,7 +30,7 @@ def pkg_config_path(build):
 def install(build):
     shutil.rmtree(prefix(build), ignore_errors=True)
     subprocess.run(["cmake", "--install", build, "--prefix", prefix(build)], env={**os.environ, "DESTDIR": ""},
-                   stdout=subprocess.DEVNULL, check=True)
+                   stdout=subprocess.DEVNULL, check=True, umask=0o022)  # as `make install`
 
 
 def precompile(build):

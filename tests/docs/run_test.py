@@ -109,6 +109,11 @@ class Readme(PageCase):
         self.walk("README.md")
 
 
+class Install(PageCase):
+    def test_install(self):
+        self.walk("docs/install.md")
+
+
 class Launch(PageCase):
     def test_launch(self):
         self.walk("docs/launch.md")

@@ -195,16 +195,17 @@ class ApiPages(Case):
 
     def test_every_option_is_listed(self):
         places = (("trireme/parallel/gradient_sync.h", "DataParallelOptions", "docs/data_parallel.md"),
+                  ("trireme/parallel/sharded/shard_sync.h", "ShardedOptions", "docs/hybrid.md"),
                   ("trireme/data/loader.h", "LoaderOptions", "docs/data.md"),
                   ("trireme/parallel/init.h", "InitOptions", "docs/spawn.md"))
         for header, struct, page in places:
             fields = self.fields(header, struct)
-            self.assertGreaterEqual(len(fields), 5, f"{struct}: {fields}")
+            self.assertGreaterEqual(len(fields), 3, f"{struct}: {fields}")
             for field in fields:
                 self.assertIn(f"| `{field}` |", pages.page(page), f"{struct}::{field} is not in {page}")
 
     def test_every_backend_is_listed(self):
-        names = re.search(r"kNames\[\] = {(.*?)}", pages.page("trireme/comm/transport.cc"))[1]
+        names = re.search(r"kNames\[\] = {(.*?)}", pages.page("trireme/core/transport.cc"))[1]
         listed = {row[0].strip("`") for row in pages.table_under(pages.page("docs/collectives.md"), "Backends")[1:]}
         self.assertEqual(set(re.findall(r'"(\w+)"', names)) | {"nccl", "staged"}, listed)
 

@@ -1,41 +1,17 @@
 """A rank that the kernel kills because memory ran out is told apart from one killed by hand."""
 
 import os
-from pathlib import Path
 
+from cgroup import MemoryCgroup
 from trireme_test import FOREVER, TRIREME, Case, main
 
 LIMIT = 64 << 20
 
 
-class MemoryCgroup:
-    """A control group with a memory limit, of whichever version this machine has. Needs root."""
-
-    def __init__(self, name):
-        version_1 = Path("/sys/fs/cgroup/memory")
-        parent = version_1 if version_1.is_dir() else Path("/sys/fs/cgroup")
-        self.path = parent / name
-        if parent != version_1:
-            self._enable_controller(parent)
-        self.path.mkdir()
-        limit, no_swap = ("memory.limit_in_bytes", None) if parent == version_1 else ("memory.max", "memory.swap.max")
-        (self.path / limit).write_text(str(LIMIT))
-        if no_swap and (self.path / no_swap).exists():
-            (self.path / no_swap).write_text("0")
-
-    def _enable_controller(self, parent):
-        control = parent / "cgroup.subtree_control"
-        if "memory" not in control.read_text().split():
-            control.write_text("+memory")
-
-    def remove(self):
-        self.path.rmdir()
-
-
 class OutOfMemory(Case):
     def memory_cgroup(self):
         try:
-            return MemoryCgroup(f"trireme-test-{os.getpid()}")
+            return MemoryCgroup(f"trireme-test-{os.getpid()}", LIMIT)
         except OSError as error:
             self.fail(f"cannot limit memory: {error}; this test needs root")
 

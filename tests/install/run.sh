@@ -1,44 +1,34 @@
 #!/usr/bin/env bash
-# run.sh BUILD_DIR COMPILER: installs BUILD_DIR, then builds and runs tests/install/downstream against the copy, by
-# find_package and by pkg-config: first where it was installed, then moved elsewhere.
+# run.sh BUILD_DIR COMPILER: installs BUILD_DIR, then has another user build and run tests/install/downstream against the
+# copy (check.sh), where neither the clone, nor the cache of setup.sh, nor the system's datasets can be seen.
 set -euo pipefail
 build=$1
 compiler=$2
 here=$(cd "$(dirname "$0")" && pwd)
-scratch=$(mktemp -d)
+clone=$(cd "$here/../.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/trireme
+scratch=$(mktemp -d -p "${TMPDIR:-/var/tmp}")  # 700 MB
 trap 'rm -rf "$scratch"' EXIT
 
-by_find_package() {  # PREFIX TARGET
-  cmake -G Ninja -S "$here/downstream" -B "$1-cmake" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$1" >"$scratch/log" ||
-    { cat "$scratch/log"; return 1; }
-  cmake --build "$1-cmake" --target "$2"
-  "$1-cmake/downstream"
-}
+(umask 022 && DESTDIR='' cmake --install "$build" --prefix "$scratch/installed" >/dev/null)
+cp -r "$here/downstream" "$here/check.sh" "$scratch"
+chmod -R a+rX "$scratch/downstream" "$scratch/check.sh"
 
-by_pkg_config() {  # PREFIX
-  local pc flags
-  pc=$(dirname "$(find "$1" -name trireme.pc)")
-  flags=$(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs trireme)
-  # shellcheck disable=SC2086
-  "$compiler" -std=c++20 "$here/downstream/main.cc" $flags -o "$1-pkg-config"
-  "$1-pkg-config"
-}
-
-check() {  # PREFIX TARGET
-  echo "--- $1"
-  by_find_package "$1" "$2"
-  by_pkg_config "$1"
-  "$1/bin/trireme" --help >/dev/null
-}
-
-# Trains on two processes by the installed launcher. TRIREME_DATA_DIR: with the images that came along.
-by_training() {  # PREFIX
-  [ -x "$1-cmake/train" ] || return 0
-  TRIREME_DATA_DIR=$1/share/trireme "$1/bin/trireme" launch -n 2 --log_dir "$scratch/train-log" "$1-cmake/train"
-}
-
-DESTDIR='' cmake --install "$build" --prefix "$scratch/installed" >/dev/null
-check "$scratch/installed" all
-by_training "$scratch/installed"
-mv "$scratch/installed" "$scratch/moved"
-check "$scratch/moved" downstream
+namespace=(unshare --mount)
+user=()
+if [ "$(id -u)" = 0 ]; then
+  nobody=65534
+  chown -R $nobody "$scratch/downstream"
+  chown $nobody "$scratch" "$scratch/installed"  # check.sh moves it
+  user=(setpriv --reuid=$nobody --regid=$nobody --clear-groups)
+else
+  namespace+=(--user --map-root-user)
+fi
+cd "$scratch"
+# shellcheck disable=SC2016
+HOME=$scratch "${namespace[@]}" sh -ec '
+  for folder in "$1" "$2" /usr/share/datasets; do
+    if [ -d "$folder" ]; then mount -t tmpfs none "$folder"; fi
+  done
+  shift 2
+  exec "$@"' sh "$cache" "$clone" "${user[@]}" "$scratch/check.sh" "$compiler"

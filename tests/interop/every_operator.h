@@ -1,4 +1,5 @@
-// A network that means nothing and uses every operator which our export can write as ONNX.
+// A network that means nothing and uses the operators that image classifiers are made of; operator_cases.h has the
+// others.
 #pragma once
 
 #include <torch/torch.h>

@@ -1,8 +1,9 @@
-"""Our networks with torchvision's weights: torchvision's scores, gradients and training."""
+"""Our networks with torchvision's weights: torchvision's scores, gradients and training. With PaddleClas': its scores."""
 
 import json
 import os
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -45,6 +46,36 @@ class MobileNetV3(ModelCase):
 
     def test_large(self):
         self.compare("mobilenet_v3_large")
+
+
+class PaddleClasResNet(unittest.TestCase):
+    """From a .pdparams file by our tool into our network."""
+
+    def compare(self, layers):
+        python = peers() / "bin/python"
+        with tempfile.TemporaryDirectory() as folder:
+            for words in ([python, HERE / "clas_resnet_peers.py", str(layers), folder],
+                          [python, HERE.parents[1] / "tools/pdparams_to_safetensors.py", f"{folder}/weights.pdparams",
+                           f"{folder}/weights.safetensors"],
+                          [DUMP, f"ResNet{layers}", "10", "0", folder],
+                          [python, "-c", COMPARE, folder]):
+                subprocess.run(words, check=True, timeout=PATIENCE)
+
+    def test_18_with_its_first_shortcut(self):
+        self.compare(18)
+
+    def test_50(self):
+        self.compare(50)
+
+
+COMPARE = """
+import sys
+from safetensors.torch import load_file
+ours, theirs = (load_file(f"{sys.argv[1]}/{name}.safetensors")["scores"] for name in ("result", "theirs"))
+assert theirs.std() > 1e-3, "scores this equal prove nothing"
+difference = ((ours - theirs).abs() / (1e-4 + 1e-3 * theirs.abs())).max().item()
+assert difference <= 1, difference
+"""
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 // Prints what the samplers yield, for sampler_test.py to compare with the peers' own. Each line of the input is a case:
 //
-//   paddle 10 3 2 1 0 7 4          order samples batch_size ranks shuffle drop_last seed epoch
+//   paddle 10 3 2 1 0 1 7 4          order samples batch_size ranks shuffle drop_last pad seed epoch
 //
 // The output says for each case and rank how many batches there are, "CASE RANK has 2", and each: "CASE RANK: 0 1 2".
 #include <fmt/core.h>
@@ -38,7 +38,7 @@ int main() {
     int ranks = 1;
     int64_t epoch = 0;
     words >> order >> options.samples >> options.batch_size >> ranks >> options.shuffle >> options.drop_last >>
-        options.seed >> epoch;
+        options.pad >> options.seed >> epoch;
     options.order = order == "torch" ? data::Order::torch : data::Order::paddle;
     dump(number, options, epoch, ranks);
   }

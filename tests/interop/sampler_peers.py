@@ -7,26 +7,26 @@ from torch.utils.data import BatchSampler
 from torch.utils.data.distributed import DistributedSampler
 
 
-def paddle(samples, batch_size, ranks, rank, shuffle, drop_last, seed, epoch):
-    assert seed == 0, "Paddle seeds by the epoch alone"
+def paddle(samples, batch_size, ranks, rank, shuffle, drop_last, pad, seed, epoch):
+    assert pad and seed == 0, "Paddle always pads, and seeds by the epoch alone"
     batches = DistributedBatchSampler(range(samples), batch_size, ranks, rank, shuffle, drop_last)
     batches.set_epoch(epoch)
     return batches
 
 
-def torch(samples, batch_size, ranks, rank, shuffle, drop_last, seed, epoch):
-    numbers = DistributedSampler(range(samples), ranks, rank, shuffle, seed, drop_last)
+def torch(samples, batch_size, ranks, rank, shuffle, drop_last, pad, seed, epoch):
+    numbers = DistributedSampler(range(samples), ranks, rank, shuffle, seed, drop_last=not pad)
     numbers.set_epoch(epoch)
-    return BatchSampler(numbers, batch_size, drop_last)
+    return BatchSampler(numbers, batch_size, drop_last)  # what DataLoader(drop_last=...) makes
 
 
 def main():
     for number, line in enumerate(sys.stdin):
         order, *words = line.split()
-        samples, batch_size, ranks, shuffle, drop_last, seed, epoch = map(int, words)
+        samples, batch_size, ranks, shuffle, drop_last, pad, seed, epoch = map(int, words)
         for rank in range(ranks):
             batches = globals()[order](
-                samples, batch_size, ranks, rank, bool(shuffle), bool(drop_last), seed, epoch
+                samples, batch_size, ranks, rank, bool(shuffle), bool(drop_last), bool(pad), seed, epoch
             )
             print(number, rank, "has", len(batches))
             for batch in batches:

@@ -15,14 +15,17 @@ LARGE = 50_000  # samples in the last case of each order
 
 
 def random_cases(order, seed):
-    """Lines for sampler_dump: small numbers, where edges are frequent, and one large one."""
+    """Cases for sampler_dump: small numbers, where edges are frequent, and one large one."""
     draw = random.Random(seed)
     for _ in range(CASES - 1):
         samples = draw.choice([draw.randint(1, 12), draw.randint(1, 120), draw.randint(1, 700)])
-        yield (order, samples, draw.choice([draw.randint(1, 5), draw.randint(1, 64)]), draw.randint(1, 9),
-               draw.randint(0, 1), draw.randint(0, 1), draw.randint(0, 2**40) if order == "torch" else 0,
-               draw.choice([draw.randint(0, 100), draw.randint(0, 2**31)]))
-    yield order, LARGE, 64, 4, 1, 0, 0, 3
+        case = [order, samples, draw.choice([draw.randint(1, 5), draw.randint(1, 64)]), draw.randint(1, 9),
+                draw.randint(0, 1), draw.randint(0, 1), draw.randint(0, 2**40) if order == "torch" else 0,
+                draw.choice([draw.randint(0, 100), draw.randint(0, 2**31)])]
+        for pad in (1, 0) if order == "torch" else (1,):  # only torch's sampler can cut
+            yield *case[:6], pad, *case[6:]
+    yield order, 103, 7, 3, 1, 1, 1, 0, 5
+    yield order, LARGE, 64, 4, 1, 0, 1, 0, 3
 
 
 def output_of(command, cases):

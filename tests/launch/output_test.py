@@ -89,6 +89,67 @@ class Logs(Case):
         self.assertLess(max(sizes.values()), 3 * 2**20, sizes)
 
 
+class Silence(Case):
+    FAILS = 'echo "out of $RANK"; exit 7'
+
+    def test_off_writes_nothing(self):
+        for words, env in (
+            (["--log_level", "off"], {}), ([], {"TRIREME_LOG_LEVEL": "off"}), ([], {"PADDLE_LOG_LEVEL": "OFF"})
+        ):
+            result = self.launch("-n", 2, *words, "sh", "-c", "echo out of $RANK", env=env)
+            self.assert_ends(result, 0)
+            self.assertEqual((result.out, result.err), ("out of 0\n", ""), words)
+        result = self.launch("-n", 1, "--log_level", "off", "sh", "-c", self.FAILS)
+        self.assert_ends(result, 7)
+        self.assertEqual((result.out, result.err), ("out of 0\n", ""))
+        self.assertEqual(self.result_json()["exit_code"], 7)
+
+    def test_quiet_shows_failures_only(self):
+        result = self.launch("-n", 2, "--quiet", "sh", "-c", "echo out of $RANK", env={"PADDLE_LOG_LEVEL": "DEBUG"})
+        self.assert_ends(result, 0)
+        self.assertEqual((result.out, result.err), ("out of 0\n", ""))
+        result = self.launch("-n", 1, "--quiet", "sh", "-c", self.FAILS)
+        self.assert_ends(result, 7)
+        self.assert_says(result, r"^Rank 0 on .* failed first: exit 7")
+        self.assert_silent_on(result, r"launch train|Local start")
+
+    def test_a_level_that_is_none(self):
+        self.assert_usage(self.launch("true", env={"TRIREME_LOG_LEVEL": "loud"}), "TRIREME_LOG_LEVEL=loud", "warning")
+
+
+class OneFolder(Case):
+    WAITS = "echo mine; while [ ! -e go ]; do sleep 0.02; done"
+
+    def test_a_second_job_is_refused_while_the_first_runs(self):
+        first = self.start(self.script("worker", self.WAITS))
+        first.wait_output("^mine$")
+        second = self.launch("sh", "-c", "echo other")
+        self.assert_usage(second, r"the log folder \S*/log is in use: process \d+ on ", "--log_dir")
+        self.assertIn(f"process {first.pid} ", second.err)
+        self.assert_silent_on(second, "^other|launch train")
+        self.assert_ends(self.launch("--log_dir", "log2", "sh", "-c", "echo other"), 0)
+        (self.folder / "go").touch()
+        self.assert_ends(first.wait(), 0)
+        self.assertEqual(read(self.log / "workerlog.0"), "mine\n")
+        self.assertEqual(self.result_json()["exit_code"], 0)
+        self.assert_ends(self.launch("sh", "-c", "echo third"), 0)
+        self.assertEqual(read(self.log / "workerlog.0"), "mine\nthird\n")
+
+    def test_a_killed_job_leaves_the_folder_free(self):
+        first = self.start(self.script("worker", self.WAITS))
+        first.wait_output("^mine$")
+        first.kill()
+        self.assert_ends(self.launch("true"), 0)
+
+    def test_a_launcher_in_a_worker_has_a_folder_of_its_own(self):
+        worker = self.script("worker", f"OUTER=$RANK exec {TRIREME} launch -n 1 sh -c 'echo inner of $OUTER'")
+        self.assert_ends(self.launch("-n", 2, worker), 0)
+        for rank in (0, 1):
+            log = self.log / f"nested.{rank}"
+            self.assertEqual(read(log / "workerlog.0"), f"inner of {rank}\n")
+            self.assertEqual(self.result_json(log)["exit_code"], 0)
+
+
 class HostileOutput(Case):
     def test_1_gb_without_newline(self):
         result = self.launch(

@@ -1,9 +1,10 @@
 """Who runs where: ranks, endpoints and environments of jobs on several machines."""
 
 import re
+import signal
 
 from machines import MachineCase, main
-from trireme_test import environment_of, read
+from trireme_test import FOREVER, environment_of, read
 
 DUMP = "env -0 >env.$RANK"
 
@@ -172,6 +173,17 @@ class TwoMachines(PlacementCase):
         logs = sorted(read(path) for path in shared.rglob("workerlog.0"))
         self.assertEqual(logs, ["I am 0\n", "I am 1\n"], list(shared.rglob("*")))
 
+    def test_a_second_job_in_the_same_log_folders_ends_on_every_node(self):
+        first = self.start_everywhere("--ips", self.ips, "-n", 1, "sh", "-c", f"echo started; {FOREVER}")
+        for job in first:
+            job.wait_output("^started$")
+        for result in self.launch_everywhere("--ips", self.ips, "-n", 1, "--start_port", 18000, "echo", "second"):
+            self.assert_usage(result, r"the log folder \S*/log is in use: process \d+ on ", "--log_dir")
+        first[0].signal(signal.SIGTERM)  # not both: the second launcher may already be at its end
+        for job, machine in zip(first, self.machines):
+            self.assert_ends(job.wait(), 143)
+            self.assertEqual(read(self.log_of(machine) / "workerlog.0"), "started\n")
+
     def test_dry_run_of_one_node_shows_all(self):
         result = self.start_on(
             self.alpha, "--ips", self.ips, "-n", 2, "--start_port", 17000, "--dry-run", "true"
@@ -187,6 +199,18 @@ class ThreeMachines(PlacementCase):
         self.assert_all_end_well(self.launch_everywhere("--ips", self.ips, "-n", 1, "sh", "-c", DUMP))
         self.assertEqual(self.ranks(), [[0], [1], [2]])
         self.assertEqual(self.values("GROUP_RANK"), ["0", "1", "2"])
+
+    def test_the_first_node_need_not_share_the_log_dir_of_the_others(self):
+        own, shared = self.folder / "own", self.folder / "shared"
+        folders = {self.alpha: own, self.beta: shared, self.gamma: shared}
+        jobs = [
+            self.start_on(machine, "--ips", self.ips, "-n", 1, "--log_dir", folder, "sh", "-c", "echo I am $RANK")
+            for machine, folder in folders.items()
+        ]
+        self.assert_all_end_well([job.wait() for job in jobs])
+        logs = sorted(read(path) for path in self.folder.rglob("workerlog.0"))
+        self.assertEqual(logs, ["I am 0\n", "I am 1\n", "I am 2\n"], list(self.folder.rglob("*")))
+        self.assertEqual(list(self.folder.rglob(".trireme-*")), [])
 
     def test_master_with_rank(self):
         jobs = [

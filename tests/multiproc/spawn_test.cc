@@ -25,6 +25,8 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
 
 // A folder that parent and children agree on: its name comes from the parent through the environment.
 class SpawnTest : public testing::Test {
@@ -86,7 +88,7 @@ TEST_F(SpawnTest, WithGpusThatAreNotVisibleIsAnErrorThatSaysSo) {
     spawn([] {}, {.nprocs = 2, .gpus = "98,99"});
     FAIL() << "no machine has that many";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("98"), HasSubstr("visible")));
+    EXPECT_THAT(error.what(), AllOf(StartsWith("spawn: gpus 98: "), HasSubstr("visible"), Not(HasSubstr("--"))));
   }
 }
 
@@ -118,6 +120,18 @@ TEST_F(SpawnTest, AnExceptionReachesTheParentWithItsRankAndText) {
       {.nprocs = 2});
   EXPECT_EQ(error.rank(), 1);
   EXPECT_THAT(error.what(), HasSubstr("rank 1 failed: rank one is unhappy"));
+}
+
+// As a c10::Error says it.
+TEST_F(SpawnTest, AnExceptionsLinesStayLinesAndItsBacktraceIsLeftOut) {
+  const SpawnError error = error_of(
+      [] {
+        throw std::runtime_error(
+            "sizes differ:\n[2] and [3]\nException raised from add at Ops.cpp:1 (most recent call first):\nframe #0: "
+            "x");
+      },
+      {.nprocs = 1});
+  EXPECT_STREQ(error.what(), "rank 0 failed: sizes differ:\n[2] and [3]");
 }
 
 TEST_F(SpawnTest, ASignalReachesTheParentInWords) {
@@ -203,6 +217,16 @@ TEST_F(SpawnTest, JoinWithATimeoutAndTheDestructorStops) {
   for (const int pid : pids) EXPECT_TRUE(pid == 0 || ::kill(pid, 0) != 0);
 }
 
+TEST_F(SpawnTest, PidsAreThereAtOnce) {
+  const SpawnContext context = spawn([] { ::pause(); }, {.nprocs = 2, .join = false, .grace = 1s});
+  const std::vector<int> pids = context.pids();
+  ASSERT_EQ(pids.size(), 2u);
+  for (const int pid : pids) {
+    ASSERT_GT(pid, 0);
+    EXPECT_EQ(::kill(pid, 0), 0);
+  }
+}
+
 TEST_F(SpawnTest, JoinLaterSeesTheSuccess) {
   SpawnContext context = spawn([&] { note(path_, "here"); }, {.nprocs = 1, .join = false});
   EXPECT_TRUE(context.join(20s));
@@ -235,6 +259,38 @@ TEST_F(SpawnTest, AChildThatNeverReachesTheCallIsExplained) {
   const SpawnError error = error_of([] {}, {.nprocs = 1});
   EXPECT_THAT(error.what(),
               AllOf(HasSubstr("before it reached spawn()"), HasSubstr("exit 3"), HasSubstr("main went another way")));
+}
+
+TEST_F(SpawnTest, ACopyThatEndsWellWithoutTheCallHasFailed) {
+  const char* rank = std::getenv("PADDLE_TRAINER_ID");
+  if (rank && *rank == '1') std::exit(0);
+  const SpawnError error = error_of([] { ::pause(); }, {.nprocs = 2, .grace = 1s});
+  EXPECT_EQ(error.rank(), 1);
+  EXPECT_EQ(error.exit_code(), exit_code::kUsage);
+  EXPECT_THAT(error.what(), HasSubstr("rank 1 ended before it reached spawn(): exit 0; "));
+}
+
+TEST_F(SpawnTest, ACopyWhoseStreamsAreClosedReachesTheCall) {
+  if (std::getenv("PADDLE_TRAINER_ID"))
+    for (const int stream : {1, 2}) ::close(stream);
+  spawn([&] { note(path_, "here"); }, {.nprocs = 1});
+  EXPECT_EQ(noted(0), "here of 1");
+}
+
+// Run by the next case, with a standard input.
+TEST_F(SpawnTest, ReadsALine) {
+  std::string line;
+  std::getline(std::cin, line);
+  spawn([&] { std::printf("read %s\n", line.c_str()); }, {.nprocs = 2});
+}
+
+TEST_F(SpawnTest, CopiesReadAFileFromWhereTheParentBegan) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::filesystem::path file = path_ / "input";
+  write_file_atomically(file, "of the shell\nof the program\nunread\n");
+  const std::string output = output_of("{ read -r first; exec " + self + " --gtest_filter=SpawnTest.ReadsALine; } <" +
+                                       file.string() + " 2>&1");
+  EXPECT_THAT(output, AllOf(HasSubstr("rank 0: read of the program\n"), HasSubstr("rank 1: read of the program\n")));
 }
 
 TEST(ConnectJob, AloneIsAJobOfOneWithAStoreInMemory) {

@@ -22,8 +22,18 @@ std::vector<Case> graph_cases();
 std::vector<Case> hook_cases();
 std::vector<Case> batch_norm_cases();
 std::vector<Case> change_cases();
+std::vector<Case> sharded_cases();
+std::vector<Case> sharded_precision_cases();
+std::vector<Case> tensor_cases();
+std::vector<Case> pipeline_cases();
+std::vector<Case> gpt_cases();
+std::vector<Case> random_cases();
 /// These end the world or a process of it, so each is run alone.
 std::vector<Case> last_cases();
+/// These need a world of their own.
+std::vector<Case> sharded_alone_cases();
+/// One saves, another world loads.
+std::vector<Case> sharded_file_cases();
 
 using Where = std::source_location;
 

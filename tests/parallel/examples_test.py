@@ -24,7 +24,7 @@ def shown(example):
 
 def here(words):
     """The command with this build's programs."""
-    return [TRIREME if word == "trireme" else word.replace("build/bin", str(BIN)) for word in words]
+    return [TRIREME if word == "trireme" else str(word).replace("build/bin", str(BIN)) for word in words]
 
 
 def comparable(lines):
@@ -53,6 +53,25 @@ class Shown(ExampleCase):
 
     def test_ring(self):
         self.check_shown("07_ring")
+
+    def test_sharded(self):
+        self.check_shown("08_sharded")
+
+    def test_pipeline(self):
+        self.check_shown("10_pipeline")
+
+    def test_tensor_parallel(self):
+        self.check_shown("09_tensor_parallel")
+
+    def test_gpt(self):
+        self.check_shown("11_gpt")
+
+    def test_gpt_learns_a_text_file_alone(self):
+        book = self.folder / "book.txt"
+        book.write_text("row your boat; " * 400)
+        result = self.run_words(["build/bin/example_gpt", book, "--steps", "160"], env={"OMP_NUM_THREADS": "1"})
+        self.assert_ends(result, 0)
+        self.assert_says(result, r"on 1 x 1 x 1 ranks", r"^row your boat; row your boat; row your boat")
 
     def test_ring_of_other_sizes(self):
         for ranks in (1, 2, 4):

@@ -48,6 +48,31 @@ void killed_later(const World& world) {
   killed(world, 3);
 }
 
+// The last stage dies in the middle of a batch, where the others wait for its gradients.
+struct Deadly : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (++calls == 7) ::raise(SIGKILL);
+    return x;
+  }
+  int calls = 0;
+};
+void killed_in_a_pipeline(const World& world) {
+  ::signal(SIGTERM, SIG_IGN);
+  std::vector<PipelineLayer> layers;
+  for (int i = 0; i < 5; ++i) layers.push_back({fmt::format("fc{}", i), [] { return torch::nn::Linear(4, 4); }});
+  layers.push_back({"deadly", [] { return std::make_shared<Deadly>(); }});
+  Pipeline pipe(layers, world, {.micro_batches = 4, .loss = [](const torch::Tensor& out, const torch::Tensor& target) {
+                                  return torch::mse_loss(out, target);
+                                }});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const auto step = [&] { pipe.train_batch(torch::ones({8, 4}), torch::ones({8, 4}), sgd); };
+  step();
+  const std::string error = error_of(step);
+  require(error.starts_with("PeerError: pipe stage "), error);
+  require(error.find(fmt::format("rank {}", world.size() - 1)) != std::string::npos, error);
+  std::cout << fmt::format("rank {} goes on: {}\n", world.rank(), error) << std::flush;
+}
+
 // An exception on one rank, which lives on: the others must not wait for its gradients.
 void thrown(const World& world, int at_step) {
   DataParallel model(seeded<TwoLayers>(), world);
@@ -92,6 +117,7 @@ void again(const World& world) {
 std::vector<Case> last_cases() {
   return {{"killed_in_the_first_backward", killed_in_the_first_backward},
           {"killed_later", killed_later},
+          {"killed_in_a_pipeline", killed_in_a_pipeline},
           {"thrown_in_the_first_backward", thrown_in_the_first_backward},
           {"thrown_later", thrown_later},
           {"again", again}};

@@ -5,6 +5,7 @@ By hand: trireme launch -n 2 build/bin/parallel_ranks equality
 
 import os
 import re
+import unittest
 from pathlib import Path
 
 from trireme_test import SANITIZED, TRIREME, Case, main
@@ -13,9 +14,9 @@ BIN = Path(TRIREME).parent
 PROGRAM = BIN / "parallel_ranks"
 CASES = sum(
     (
-        re.findall(r'\{"(\w+)", \w+\}', path.read_text())
+        re.findall(r'\{"(\w+)", \1\}', path.read_text().split("sharded_file_cases()")[0])
         for path in Path(__file__).parent.glob("*_cases.cc")
-        if path.name != "last_cases.cc"
+        if path.name not in ("last_cases.cc", "sharded_alone_cases.cc")
     ),
     [],
 )
@@ -30,6 +31,15 @@ BREAK_A_GROUP = {
     "parameters_not_finite",
     "parameters_that_differ",
     "parameters_that_differ_early",
+    "pipeline_failing_layer",
+    "sharded_changed_model",
+    "sharded_loaded_behind_its_back",
+    "sharded_not_cleared",
+    "sharded_other_layers",
+    "sharded_step_before_backward",
+    "sharded_step_while_gathered",
+    "sharded_torch_clipping",
+    "sharded_wrong_optimizer",
     "unused_everywhere",
     "used_then_unused",
 }
@@ -69,6 +79,24 @@ class Shm(RanksCase):
         return [name for name in CASES if name not in names]
 
 
+class Sharded(RanksCase):
+    def test_a_checkpoint_in_worlds_of_other_sizes(self):
+        """Saved by some ranks, it is restored by more and by fewer, split in any way or not at all."""
+        for saved, loaded in ((2, 1), (2, 3), (3, 2)):
+            env = {"TRIREME_TEST_FOLDER": self.folder / f"from{saved}to{loaded}"}
+            for ranks, case in ((saved, "sharded_save"), (loaded, "sharded_load")):
+                result = self.launch("-n", ranks, "--tee", "all", PROGRAM, case, env=env, timeout=SECONDS)
+                self.assert_all_ok(result, [case])
+
+
+@unittest.skipUnless(os.access("/dev/nvidiactl", os.F_OK), "no NVIDIA GPU here")
+class ShardedOnGpu(RanksCase):
+    def test_offload_and_precision(self):
+        cases = ["sharded_offload", "sharded_low_precision", "sharded_low_precision_digits", "sharded_ema"]
+        for ranks in (1, 2):  # two share the card
+            self.assert_all_ok(self.run_ranks(ranks, *cases), cases)
+
+
 class Gloo(RanksCase):
     def test_two(self):
         self.assert_all_ok(self.run_ranks(2, backend="gloo"))
@@ -92,7 +120,7 @@ class LastCase(RanksCase):
             self.assert_within(30, result)
 
     def test_a_killed_rank_is_named(self):
-        for case in ("killed_in_the_first_backward", "killed_later"):
+        for case in ("killed_in_the_first_backward", "killed_later", "killed_in_a_pipeline"):
             result = self.run_ranks(3, case, backend=self.backend)
             self.assertNotEqual(result.code, 0, result)
             self.assert_within(30, result)

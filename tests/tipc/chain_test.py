@@ -62,7 +62,7 @@ class OneMachine(Case):
         result = self.start_command(command).wait()
         self.assert_ends(result, 0)
         self.assert_says(result, "16 pictures, 160 numbers compared")
-        self.assert_silent_on(result, "^note:")
+        self.assert_silent_on(result, "digits behind the point")
 
     def test_the_small_networks(self):
         """On data of another form; and nothing is written beside the chain's folder."""
@@ -74,6 +74,21 @@ class OneMachine(Case):
         self.assert_says(result, r"iter: 1/2", "11 steps: 7 passed, 0 failed, 4 skipped")
         made = {path.name for path in set(self.folder.iterdir()) - before if not path.name.startswith("console.")}
         self.assertEqual(made, {"dataset"})
+        self.compare_pictures()
+
+    def compare_pictures(self):
+        """These get different answers, so the comparison would notice if two were mixed up."""
+        alone, batched = sorted((self.folder / f"test_tipc/output/LeNet/{MODE}").glob("*/cpp_infer_cpu_*_fp32_*.log"))
+        compare = [TRIREME, "tipc", "compare", "--gt", alone, "--log"]
+        result = self.start_command([*compare, batched]).wait()
+        self.assert_ends(result, 0)
+        self.assert_silent_on(result, "^note:")
+        mixed_up = batched.with_name("mixed_up_fp32.log")
+        names = {"000.png": "001.png", "001.png": "000.png"}
+        mixed_up.write_text(re.sub("00[01].png", lambda name: names[name[0]], read(batched)))
+        result = self.start_command([*compare, mixed_up]).wait()
+        self.assert_ends(result, 1)
+        self.assert_says(result, r"000\.png: ", r"001\.png: ")
 
 
 DISTILLED = """\

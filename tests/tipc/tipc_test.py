@@ -274,6 +274,8 @@ class Prepare(TipcCase):
         note = "note: there is no data in ./lite_data; to make some: trireme tipc prepare"
         self.assertIn(note, self.run_chain().out)
         self.assertNotIn(note, self.run_chain("--dry-run").out)
+        failed = self.run_chain("--set", "train_command=false")
+        self.assertEqual(failed.out.count(note), 2, "said again below what failed")
         self.tipc("prepare", self.config, "lite_train_lite_infer")
         self.assertNotIn(note, self.run_chain().out)
 

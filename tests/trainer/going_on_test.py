@@ -93,7 +93,18 @@ class BadPictures(TrainerCase):
             (self.folder / f"data/{i}.jpg").write_bytes(b"no picture")
         result = self.train("Global.epochs=1", "Global.eval_during_train=False", ranks=2, code=None)
         self.assertNotEqual(result.code, 0)
-        self.assert_says(result, "12 of 48 (samples|pictures) could not be used")
+        self.assert_says(result, "12 of 48 (samples|pictures) could not be used.* 10 are allowed "
+                                 r"\(bad_share and bad_at_least of the dataset\)")
+
+    def test_the_limit_can_be_set(self):
+        for i in range(12):
+            (self.folder / f"data/{i}.jpg").write_bytes(b"no picture")
+        short = ("Global.epochs=1", "Global.eval_during_train=False")
+        result = self.train(*short, "DataLoader.Train.dataset.bad_at_least=12")
+        self.assert_silent_on(result, "unknown key")
+        self.train(*short, "DataLoader.Train.dataset.bad_share=0.25")
+        result = self.train(*short, "DataLoader.Train.dataset.bad_share=1.5", code=2)
+        self.assert_says(result, "DataLoader.Train.dataset.bad_share: 1.5 is too large")
 
 
 class Damage(TrainerCase):

@@ -33,6 +33,21 @@ class Messages(TrainerCase):
         self.refused("DataLoader.Train.sampler.batch_size=100", "DataLoader.Train.sampler.drop_last=True",
                      says=["48 samples on 1 ranks make no batch of 100"])
 
+    def test_a_list_of_another_editor(self):
+        plain = (self.folder / "data/list.txt").read_bytes()
+        (self.folder / "data/list.txt").write_bytes(b"\xef\xbb\xbf" + plain)
+        self.assert_silent_on(self.train("Global.epochs=1"), "WARNING")
+
+    def test_formats_that_are_not_read(self):
+        heads = {"bmp": (b"BM" + bytes(60), "BMP"), "webp": (b"RIFF\x24\0\0\0WEBPVP8 ", "WebP"),
+                 "tiff": (b"II*\0" + bytes(8), "TIFF"), "GIF": (b"GIF89a" + bytes(8), "GIF")}
+        plain = (self.folder / "data/list.txt").read_text()
+        for ending, (head, name) in heads.items():
+            (self.folder / f"data/7.{ending}").write_bytes(head)
+            self.write("data/list.txt", plain.replace("7.jpg", f"7.{ending}", 1))
+            self.refused(says=[rf"data/7\.{ending} is a {name}, and only JPEG and PNG are read",
+                               rf"convert the pictures of other formats \(\.{ending.lower()}: 1\), .* take them out"])
+
     def delimiters(self):
         plain = (self.folder / "data/list.txt").read_text()
         for character, shown in (("\t", "\\t"), (",", ",")):

@@ -43,6 +43,13 @@ class Log(TrainerCase):
         self.assertTrue(list((self.folder / "out/LeNet/tensorboard").glob("events*")))
         self.assert_says(result, "the global batch is 8, .* 0.02 is for 32; in proportion .* 0.005, .*auto_scale=True")
 
+    def test_the_file_is_complete_whatever_the_console_shows(self):
+        result = self.train("Global.epochs=1", env={"TRIREME_LOG_LEVEL": "error"})
+        self.assertEqual(result.out, "")
+        log = (self.folder / "out/LeNet/train.log").read_text()
+        self.assertRegex(log, r"\[Train\]\[Epoch 1/1\]\[Avg\]")
+        self.assertRegex(log, r"\[Eval\]\[Epoch 1\]\[best metric: ")
+
     def test_scaled_rate(self):
         result = self.train("Optimizer.lr.auto_scale=True", "Global.epochs=1")
         self.assert_says(result, r"0\.005 is used", r"lr\(ConstLR\): 0\.00500000")
@@ -77,10 +84,12 @@ class Ranks(TrainerCase):
 
     def test_datasets_of_other_sizes_are_named_on_every_rank(self):
         lines = (self.folder / "data/list.txt").read_text().splitlines(keepends=True)
+        train = CONFIG[CONFIG.index("  Train:\n    dataset"):CONFIG.index("  Eval:\n    dataset")]
+        self.write("unlabelled.yaml", CONFIG.replace(train, train + train.replace("  Train:", "  UnLabelTrain:")))
         self.write("data/short.txt", "".join(lines[:40]))
         program = Path(TRIREME).parent / "trainer_ranks"
-        for loader in ("Train", "Eval"):
-            result = self.launch("-n", 2, "--tee", "all", program, "uneven", "config.yaml", loader, "data/short.txt",
+        for loader, config in (("Train", "config.yaml"), ("Eval", "config.yaml"), ("UnLabelTrain", "unlabelled.yaml")):
+            result = self.launch("-n", 2, "--tee", "all", program, "uneven", config, loader, "data/short.txt",
                                  env=PLAIN, timeout=SECONDS)
             self.assert_ends(result, 0)
             for rank in range(2):
@@ -215,7 +224,7 @@ class Parts(TrainerCase):
             self.assertLess(last["loss"], first["loss"])
             folder = self.folder / level / "LeNet"
             self.assertTrue((folder / "latest/ema.safetensors").exists())
-            self.assertNotEqual(self.model("best_model", folder), self.model("latest", folder))
+            self.assert_says(result, r"\[Eval\]\[Epoch 2\]\[Avg\]", r"\[Eval\]\[Epoch 2\]\[EMA\]\[Avg\]")
             self.assertEqual((folder / "latest/masters.safetensors").exists(), level == "O2")
 
     def test_sizes_mixing_and_norms(self):

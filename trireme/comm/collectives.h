@@ -10,7 +10,7 @@
 // integers, bool, complex (sum and avg); avg needs a floating type. Half and bfloat16 are added in float and rounded
 // once, by the shm backend. Data movements: any type. `root`, `to` and `from` are ranks of the group. A tensor takes
 // part in one operation at a time. all_reduce, reduce and broadcast need the same shape on every rank. A tensor that
-// gets a result must not be expanded (several elements in one place).
+// gets a result must not have several elements in one place, as expand() and unfold() make them: UsageError.
 //
 // Errors: UsageError for arguments that cannot be; for ranks that disagree see Group. With TRIREME_CHECK=1 every
 // backend compares the ranks' calls before each operation (shm always does).

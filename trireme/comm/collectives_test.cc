@@ -108,9 +108,38 @@ TEST_F(Alone, ExpandedTensorsAreRefusedWhereAResultIsWritten) {
   EXPECT_THROW(scatter(expanded, inputs, 0), UsageError);
   EXPECT_THROW(reduce_scatter(expanded, inputs), UsageError);
   EXPECT_THROW(all_to_all(list, inputs), UsageError);
+  EXPECT_THROW(irecv(expanded, 0), UsageError);
   Tensors outputs;
   all_gather(outputs, expanded);  // as an input it is as good as any
   EXPECT_TRUE(torch::equal(outputs[0], expanded));
+}
+
+TEST_F(Alone, OverlappingWindowsAreRefusedWhereAResultIsWritten) {
+  const torch::Tensor line = torch::arange(8, torch::kFloat);
+  EXPECT_THROW(all_reduce(line.unfold(0, 3, 1)), UsageError);
+  EXPECT_THROW(all_reduce(line.as_strided({2, 3}, {2, 1})), UsageError);
+  EXPECT_THROW(all_reduce(line.as_strided({3, 2}, {1, 2})), UsageError);
+}
+
+TEST_F(Alone, LayoutsWithoutASharedPlaceAreWelcome) {
+  const torch::Tensor line = torch::arange(24, torch::kFloat);
+  const torch::Tensor before = line.clone();
+  for (const torch::Tensor& view :
+       {line.view({4, 6}).t(), line.view({4, 6}).slice(1, 1, 4), line.slice(0, 0, 24, 5), line.unfold(0, 3, 4),
+        line.as_strided({3, 2}, {2, 3}), line.as_strided({1, 1}, {0, 0}), line.slice(0, 3, 3)})
+    all_reduce(view);
+  EXPECT_TRUE(torch::equal(line, before));
+}
+
+// The text of an error that a program sends on, without the backtrace.
+TEST(ErrorText, OfLibtorchHasNoBacktrace) {
+  try {
+    static_cast<void>(torch::ones({2}) + torch::ones({3}));
+    FAIL();
+  } catch (const c10::Error& error) {
+    EXPECT_EQ(without_backtrace(error), error.what_without_backtrace());
+    EXPECT_NE(without_backtrace(error), error.what());
+  }
 }
 
 TEST_F(Alone, WorkIsDoneAfterWait) {

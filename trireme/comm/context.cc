@@ -42,10 +42,10 @@ Card decode_card(const std::string& text) {
 }
 
 std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> ranks) {
-  std::vector<shm::HostIdentity> hosts;
+  std::vector<HostIdentity> hosts;
   std::vector<int> result;
   for (const int rank : ranks) {
-    const shm::HostIdentity& host = cards[static_cast<size_t>(rank)].process.host;
+    const HostIdentity& host = cards[static_cast<size_t>(rank)].process.host;
     auto found = std::find(hosts.begin(), hosts.end(), host);
     if (found == hosts.end()) found = hosts.insert(hosts.end(), host);
     result.push_back(static_cast<int>(found - hosts.begin()));

@@ -16,10 +16,10 @@
 #include "trireme/comm/engine/engine.h"
 #include "trireme/comm/engine/liveness.h"
 #include "trireme/comm/engine/shm/identity.h"
-#include "trireme/comm/transport.h"
 #include "trireme/core/net.h"
 #include "trireme/core/rank_info.h"
 #include "trireme/core/thread_annotations.h"
+#include "trireme/core/transport.h"
 #include "trireme/store/store.h"
 
 namespace trireme::comm {

@@ -1,5 +1,6 @@
 #include "trireme/comm/engine_backend.h"
 
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -87,6 +88,7 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
   const auto run = [this, work, task = std::move(task)] {
     try {
       const at::NoGradGuard no_grad;
+      const at::DisableRecordFunctionGuard unobserved;  // our own copies do not count as the program's
       task(*engine_);
     } catch (...) {
       keep_for_ever(task);

@@ -1,15 +1,38 @@
 #include "trireme/comm/staging.h"
 
-#include <ATen/MemoryOverlap.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "trireme/comm/dtype.h"
 #include "trireme/core/error.h"
 
 namespace trireme::comm {
+namespace {
+
+// Elements lie apart when each stride is larger than all the way that the smaller ones can go. Strides that as_strided
+// or unfold made may interleave without meeting: then their places are counted.
+bool shares_elements(const at::Tensor& tensor) {
+  if (tensor.numel() < 2 || tensor.is_non_overlapping_and_dense()) return false;
+  std::vector<std::pair<int64_t, int64_t>> dims;  // stride and size
+  for (int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) > 1) dims.emplace_back(tensor.stride(i), tensor.size(i));
+  std::sort(dims.begin(), dims.end());
+  int64_t reach = 0;
+  bool apart = true;
+  for (const auto& [stride, size] : dims) {
+    if (stride == 0) return true;
+    apart &= stride > reach;
+    reach += stride * (size - 1);
+  }
+  if (apart) return false;
+  const at::Tensor places = at::arange(reach + 1).as_strided(tensor.sizes(), tensor.strides());
+  return std::get<0>(at::_unique(places)).numel() < tensor.numel();
+}
+
+}  // namespace
 
 void check_dense(const at::Tensor& tensor) {
   if (tensor.layout() != at::kStrided)
@@ -18,7 +41,7 @@ void check_dense(const at::Tensor& tensor) {
 }
 
 void check_writable(const at::Tensor& tensor) {
-  if (tensor.layout() == at::kStrided && at::has_internal_overlap(tensor) == at::MemOverlap::Yes)
+  if (tensor.layout() == at::kStrided && shares_elements(tensor))
     throw UsageError(
         "a tensor of shape {} with strides {}: its elements share memory, so no result can be written to it; clone() "
         "it first",

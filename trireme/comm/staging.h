@@ -13,7 +13,7 @@ namespace trireme::comm {
 
 /// UsageError for sparse tensors and other layouts.
 void check_dense(const at::Tensor& tensor);
-/// UsageError for an expanded tensor, whose elements share memory: a result has no place there.
+/// UsageError for a tensor whose elements share memory (expand, unfold, as_strided): a result has no place there.
 void check_writable(const at::Tensor& tensor);
 /// UsageError unless both have the same type and number of elements. `what` names the first.
 void check_same_size(const char* what, const at::Tensor& a, const at::Tensor& b);

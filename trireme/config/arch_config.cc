@@ -56,7 +56,8 @@ void read_models(const Node& section, Arch& arch) {
     arch.models.push_back(std::move(model));
   }
   arch.infer_model_name = section.get<std::string>("infer_model_name", "");
-  section.get<std::string>("infer_output_key", "");  // without meaning here: a model has one output
+  if (section.get<std::string>("infer_output_key", "logits") != "logits")
+    warn_ignored(section, "infer_output_key", "a model has one output, its logits");
   check_infer_model(section, arch);
 }
 

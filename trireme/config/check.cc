@@ -1,5 +1,8 @@
 #include "trireme/config/check.h"
 
+#include <utility>
+
+#include "trireme/core/log.h"
 #include "trireme/core/text.h"
 
 namespace trireme::config {
@@ -42,6 +45,16 @@ void check_choice(const Node& node, const std::string& value, const std::vector<
   const auto nearest = closest(value, allowed);
   node.fail("'{}' is not known; expected {}{}", printable(value), join(allowed, ", "),
             nearest ? fmt::format("; did you mean '{}'?", *nearest) : "");
+}
+
+void warn_ignored(const Node& section, std::string_view key, std::string_view why) {
+  const Node node = section.at(key);
+  if (node.is_null() || std::exchange(node.value()->reported, true)) return;
+  log_warning("{}", node.remark(fmt::format("{} is ignored: {}", node.shown(), why)));
+}
+
+void warn_unless(bool usual, const Node& section, std::string_view key, std::string_view why) {
+  if (section.get(key, usual) != usual) warn_ignored(section, key, why);
 }
 
 }  // namespace trireme::config

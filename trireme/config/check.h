@@ -1,4 +1,5 @@
-// Values with a range: what a section's reader says in one line. All throw UsageError with file, line and path.
+// Values with a range, and keys without effect: what a section's reader says in one line. What is wrong is a UsageError
+// with file, line and path.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +31,11 @@ std::string choice(const Node& section, std::string_view key, std::string_view o
                    const std::vector<std::string>& allowed);
 /// The same for a value that is at hand. `node` is where it stands.
 void check_choice(const Node& node, const std::string& value, const std::vector<std::string>& allowed);
+
+/// For a key that Trireme knows and does not act upon: warns, once a document, that it is ignored, and why. Nothing when
+/// the key is absent.
+void warn_ignored(const Node& section, std::string_view key, std::string_view why);
+/// The same for a switch of which one value says what Trireme does anyway: warns of the other.
+void warn_unless(bool usual, const Node& section, std::string_view key, std::string_view why);
 
 }  // namespace trireme::config

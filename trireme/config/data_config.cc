@@ -11,6 +11,8 @@ namespace {
 constexpr WholeRange kBatch{.least = 1, .most = 1 << 24};
 /// Those of which all keys are read here; others may have keys of their own.
 const std::set<std::string> kCommonDatasets{"ImageNetDataset", "MultiScaleDataset", "FashionMnist", "Mnist"};
+/// Those that read a file for each picture, which may be damaged.
+const std::set<std::string> kFileDatasets{"ImageNetDataset", "MultiScaleDataset", "ImageFolder"};
 const std::set<std::string> kCommonSamplers{"DistributedBatchSampler", "MultiScaleSampler"};
 
 constexpr WholeRange kPixels{.least = 1, .most = 1 << 16};
@@ -25,6 +27,10 @@ Dataset read_dataset(const Node& section) {
     section.at("delimiter").fail("expected one character, got {}", section.at("delimiter").shown());
   dataset.relabel = section.get("relabel", false);
   dataset.mode = section.get("mode", dataset.mode);
+  if (kFileDatasets.contains(dataset.name)) {
+    dataset.bad_share = real(section, "bad_share", dataset.bad_share, {.most = 1});
+    dataset.bad_at_least = whole(section, "bad_at_least", dataset.bad_at_least);
+  }
   dataset.transform_ops = read_named_list(section.at("transform_ops"));
   dataset.batch_transform_ops = read_named_list(section.at("batch_transform_ops"));
   if (!kCommonDatasets.contains(dataset.name)) section.hand_on();
@@ -75,7 +81,7 @@ Sampler read_sampler(const Node& section) {
 }
 
 Loader read_loader(const Node& section) {
-  section.get("use_shared_memory", true);  // without meaning here: workers are threads
+  warn_unless(true, section, "use_shared_memory", "workers are threads of one process, which share its memory");
   return {.num_workers = whole(section, "num_workers", Loader{}.num_workers, {.least = 0, .most = 1024})};
 }
 

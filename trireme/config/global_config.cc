@@ -37,6 +37,8 @@ std::vector<int64_t> read_ranks(const Node& section) {
 void read_intervals(const Node& section, Global& global) {
   global.epochs = need_whole(section, "epochs", {.least = 1, .most = 1'000'000});
   global.save_interval = whole(section, "save_interval", 1, {.least = -1});
+  global.save_steps = whole(section, "save_steps", 0);
+  global.save_minutes = real(section, "save_minutes", global.save_minutes);
   global.eval_during_train = section.get("eval_during_train", global.eval_during_train);
   global.eval_interval = whole(section, "eval_interval", 1, {.least = 1});
   global.start_eval_epoch = whole(section, "start_eval_epoch", 0);
@@ -51,8 +53,10 @@ void read_modes(const Node& section, Global& global) {
   global.eval_mode = section.get("eval_mode", global.eval_mode);
   global.train_mode = section.get("train_mode", global.train_mode);
   global.use_multilabel = section.get("use_multilabel", false);
-  for (const char* key : {"to_static", "use_dali", "uniform_output_enabled"})
-    section.get(key, false);  // without meaning here
+  warn_unless(false, section, "to_static", "Trireme trains without a static graph; trireme export makes one");
+  warn_unless(false, section, "use_dali",
+              "Trireme decodes images by threads of its own (DataLoader.*.loader.num_workers)");
+  warn_unless(false, section, "uniform_output_enabled", "Trireme has one layout of its output folder");
 }
 
 }  // namespace
@@ -79,7 +83,7 @@ Amp read_amp(const Node& section) {
   amp.use_fp16_test = section.get("use_fp16_test", false);
   amp.scale_loss = real(section, "scale_loss", amp.scale_loss, {.least = 1e-30});
   amp.use_dynamic_loss_scaling = section.get("use_dynamic_loss_scaling", amp.use_dynamic_loss_scaling);
-  section.get("use_promote", false);  // without meaning here
+  warn_unless(false, section, "use_promote", "libtorch's autocast decides which operators run in low precision");
   amp.level = choice(section, "level", amp.level, {"O1", "O2"});
   amp.dtype = choice(section, "dtype", amp.dtype, {"float16", "bfloat16"});
   amp.node = section;

@@ -20,6 +20,8 @@ struct Global {
   Device device = Device::gpu;
   int64_t epochs = 1;
   int64_t save_interval = 1;  ///< epochs
+  int64_t save_steps = 0;     ///< also save within an epoch, every so many steps; 0: not. Trireme's own key
+  double save_minutes = 10;   ///< the same by time since the last save. Trireme's own key
   bool eval_during_train = true;
   int64_t eval_interval = 1;     ///< epochs
   int64_t start_eval_epoch = 0;  ///< not before it

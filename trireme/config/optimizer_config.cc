@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "trireme/config/check.h"
 #include "trireme/core/log.h"
@@ -13,6 +14,27 @@ namespace {
 
 constexpr RealRange kShare{.least = 0, .most = 1};
 
+/// Keys that not every optimizer or schedule has, and those that do.
+using KeyOwners = std::map<std::string, std::vector<std::string>>;
+
+const KeyOwners kOptimizerKeys = {{"momentum", {"Momentum", "RMSProp"}},
+                                  {"use_nesterov", {"Momentum"}},
+                                  {"beta1", {"Adam", "AdamW", "Lamb"}},
+                                  {"beta2", {"Adam", "AdamW", "Lamb"}},
+                                  {"epsilon", {"Adam", "AdamW", "Lamb", "RMSProp"}},
+                                  {"rho", {"RMSProp"}}};
+
+const KeyOwners kScheduleKeys = {
+    {"eta_min", {"Cosine"}},        {"decay_epochs", {"Piecewise"}},       {"values", {"Piecewise"}},
+    {"step_size", {"Step"}},        {"gamma", {"Step", "MultiStepDecay"}}, {"milestones", {"MultiStepDecay"}},
+    {"end_lr", {"Linear", "Poly"}}, {"power", {"Linear", "Poly"}}};
+
+void warn_of_keys_of_others(const Node& section, const KeyOwners& keys, const std::string& name) {
+  for (const auto& [key, owners] : keys)
+    if (std::find(owners.begin(), owners.end(), name) == owners.end())
+      warn_ignored(section, key, fmt::format("it is a key of {}, not of {}", join(owners, ", "), name));
+}
+
 std::vector<int64_t> ascending_epochs(const Node& section, std::string_view key) {
   const Node node = section.at(key);
   auto epochs = node.is_null() ? std::vector<int64_t>{} : node.as<std::vector<int64_t>>();
@@ -22,27 +44,37 @@ std::vector<int64_t> ascending_epochs(const Node& section, std::string_view key)
 }
 
 std::string read_schedule(const Node& section) {
-  const std::string name = choice(
-      section, "name", "Constant",
-      {"Constant", "Linear", "Poly", "Polynomial", "Cosine", "Step", "Piecewise", "MultiStepDecay", "MultiStep"});
+  const std::string name = choice(section, "name", "Constant",
+                                  {"Constant", "ConstLR", "Linear", "Poly", "Polynomial", "Cosine", "Step", "Piecewise",
+                                   "MultiStepDecay", "MultiStep"});
+  if (name == "ConstLR") return "Constant";
   if (name == "Polynomial") return "Poly";
   return name == "MultiStep" ? "MultiStepDecay" : name;
 }
 
-void check_piecewise(const Node& section, const LearningRate& lr) {
-  if (lr.name != "Piecewise") return;
-  if (lr.values.size() != lr.decay_epochs.size() + 1)
-    section.at("values").fail("{} values for {} decay_epochs; expected one value more than epochs ({})",
-                              lr.values.size(), lr.decay_epochs.size(), lr.decay_epochs.size() + 1);
-}
-
-void read_rate(const Node& section, LearningRate& lr) {
+/// As in PaddleClas, a learning_rate (other than 0) replaces both lists by a rule that needs neither.
+void read_piecewise(const Node& section, LearningRate& lr) {
+  lr.learning_rate = real(section, "learning_rate", 0);
   lr.values = section.get("values", lr.values);
   for (const double value : lr.values)
     if (value < 0) section.at("values").fail("{} is too small; expected at least 0", value);
-  const bool needed = lr.name != "Piecewise" || lr.values.empty();
-  if (needed) section.need<double>("learning_rate");
-  lr.learning_rate = real(section, "learning_rate", needed ? 0 : lr.values[0]);
+  lr.decay_epochs = ascending_epochs(section, "decay_epochs");
+  if (lr.learning_rate != 0) {
+    lr.values.clear();
+    lr.decay_epochs.clear();
+    return;
+  }
+  if (lr.values.empty()) section.need<double>("learning_rate");
+  if (lr.values.size() != lr.decay_epochs.size() + 1)
+    section.at("values").fail("{} values for {} decay_epochs; expected one value more than epochs ({})",
+                              lr.values.size(), lr.decay_epochs.size(), lr.decay_epochs.size() + 1);
+  lr.learning_rate = lr.values[0];
+}
+
+void read_rate(const Node& section, LearningRate& lr) {
+  if (lr.name == "Piecewise") return read_piecewise(section, lr);
+  section.need<double>("learning_rate");
+  lr.learning_rate = real(section, "learning_rate", 0);
 }
 
 LearningRate read_learning_rate(const Node& section) {
@@ -52,17 +84,17 @@ LearningRate read_learning_rate(const Node& section) {
   lr.warmup_epoch = real(section, "warmup_epoch", 0);
   lr.warmup_start_lr = real(section, "warmup_start_lr", 0);
   lr.eta_min = real(section, "eta_min", 0);
-  lr.decay_epochs = ascending_epochs(section, "decay_epochs");
-  lr.step_size = whole(section, "step_size", lr.step_size, {.least = 1});
+  lr.step_size = real(section, "step_size", lr.step_size);
   lr.gamma = real(section, "gamma", lr.gamma);
   lr.milestones = ascending_epochs(section, "milestones");
   lr.end_lr = real(section, "end_lr", 0);
   lr.power = real(section, "power", lr.power);
   lr.by_epoch = section.get("by_epoch", false);
-  whole(section, "last_epoch", -1, {.least = -1});  // without meaning here: a checkpoint knows its epoch
+  if (whole(section, "last_epoch", -1, {.least = -1}) != -1)
+    warn_ignored(section, "last_epoch", "the schedule begins with the training; --resume continues both");
   lr.auto_scale = section.get("auto_scale", false);
   lr.node = section;
-  check_piecewise(section, lr);
+  warn_of_keys_of_others(section, kScheduleKeys, lr.name);
   return lr;
 }
 
@@ -104,7 +136,8 @@ Optimizer read_optimizer(const Node& section) {
   optimizer.epsilon = real(section, "epsilon", coarse ? 1e-6 : optimizer.epsilon);
   optimizer.rho = real(section, "rho", optimizer.rho, kShare);
   if (section.has("clip_norm")) optimizer.clip_norm = real(section, "clip_norm", 0, {.least = 1e-30});
-  section.get("multi_precision", true);  // without meaning here: AMP.level decides
+  warn_unless(true, section, "multi_precision", "weights of low precision (AMP.level O2) always have float32 masters");
+  warn_of_keys_of_others(section, kOptimizerKeys, optimizer.name);
   read_decay(section, optimizer);
   optimizer.lr = read_learning_rate(section.need_section("lr"));
   optimizer.node = section;

@@ -13,19 +13,21 @@ namespace trireme::config {
 struct LearningRate {
   /// Constant, Linear, Poly, Cosine, Step, Piecewise or MultiStepDecay.
   std::string name = "Constant";
-  double learning_rate = 0.001;  ///< of Piecewise: values[0] when it is not given
+  double learning_rate = 0.001;  ///< of Piecewise: values[0] when it is not given or 0
   double warmup_epoch = 0;
   double warmup_start_lr = 0;
-  double eta_min = 0;                 ///< Cosine
-  std::vector<int64_t> decay_epochs;  ///< Piecewise, ascending
-  std::vector<double> values;         ///< Piecewise: one more than decay_epochs
-  int64_t step_size = 30;             ///< Step, epochs
-  double gamma = 0.1;                 ///< Step, MultiStepDecay
-  std::vector<int64_t> milestones;    ///< MultiStepDecay, epochs, ascending
-  double end_lr = 0;                  ///< Linear, Poly
-  double power = 1;                   ///< Linear, Poly
-  bool by_epoch = false;              ///< changes once an epoch instead of once a step
-  bool auto_scale = false;            ///< Trireme's own: scale with the global batch
+  double eta_min = 0;  ///< Cosine
+  /// Piecewise: ascending epochs, and one value more. Both are empty when the file has a learning_rate: it then falls to
+  /// a tenth every 30 epochs, as in PaddleClas.
+  std::vector<int64_t> decay_epochs;
+  std::vector<double> values;
+  double step_size = 30;            ///< Step, epochs
+  double gamma = 0.1;               ///< Step, MultiStepDecay
+  std::vector<int64_t> milestones;  ///< MultiStepDecay, epochs, ascending
+  double end_lr = 0;                ///< Linear, Poly
+  double power = 1;                 ///< Linear, Poly
+  bool by_epoch = false;            ///< changes once an epoch instead of once a step
+  bool auto_scale = false;          ///< Trireme's own: scale with the global batch
   Node node;
 };
 

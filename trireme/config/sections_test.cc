@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Pair;
 
 template <typename Read>
@@ -58,6 +59,43 @@ TEST(GlobalSection, ReadsDevicesRanksAndIntervals) {
   EXPECT_EQ(global.seed, 42);
   EXPECT_EQ(global.update_freq, 4);
   EXPECT_THAT(read_global(read_text("epochs: 2\nlog_ranks: 1\n")).log_ranks, ElementsAre(1));
+}
+
+/// What is logged while a section is read, and read again.
+template <typename Read>
+std::vector<std::string> warnings_of(const Read& read, const std::string& text) {
+  const CaughtLog log;
+  const Node node = read_text(text);
+  read(node);
+  read(node);
+  return log.lines();
+}
+
+// A key that Trireme knows and does not act upon: a warning when it asks for something else than what happens, once.
+TEST(Sections, WarnOnceOfWhatTheyIgnore) {
+  const auto global = [](const std::string& key) { return warnings_of(read_global, "epochs: 1\n" + key + "\n"); };
+  EXPECT_THAT(global("use_dali: True"), ElementsAre(HasSubstr("test.yaml:2: use_dali: 'True' is ignored: ")));
+  EXPECT_THAT(global("to_static: True"), ElementsAre(HasSubstr("to_static: 'True' is ignored: ")));
+  EXPECT_THAT(global("uniform_output_enabled: True"), ElementsAre(HasSubstr("uniform_output_enabled: ")));
+  EXPECT_THAT(global("use_dali: False\nto_static: False\nuniform_output_enabled: False"), IsEmpty());
+  EXPECT_THAT(warnings_of(read_amp, "use_promote: True"), ElementsAre(HasSubstr("use_promote: 'True' is ignored: ")));
+  EXPECT_THAT(warnings_of(read_amp, "use_promote: False"), IsEmpty());
+  const auto optimizer = [](const std::string& keys) { return warnings_of(read_optimizer, keys); };
+  EXPECT_THAT(optimizer("{multi_precision: False, lr: {learning_rate: 1}}"), ElementsAre(HasSubstr("float32 masters")));
+  EXPECT_THAT(optimizer("{multi_precision: True, lr: {learning_rate: 1, last_epoch: -1}}"), IsEmpty());
+  EXPECT_THAT(optimizer("lr: {learning_rate: 1, last_epoch: 5}"), ElementsAre(HasSubstr("lr.last_epoch: '5' is")));
+  const auto loader = [](const std::string& value) {
+    return warnings_of(read_data_loader,
+                       "dataset: {name: A}\nsampler: {batch_size: 1}\nloader:\n  use_shared_memory: " + value + "\n");
+  };
+  EXPECT_THAT(loader("False"), ElementsAre(HasSubstr("test.yaml:4: loader.use_shared_memory: 'False' is ignored: ")));
+  EXPECT_THAT(loader("True"), IsEmpty());
+  const auto distillation = [](const std::string& key) {
+    return warnings_of([](const Node& node) { read_arch(node); },
+                       "name: DistillationModel\nmodels: [T: {name: A}]\ninfer_output_key: " + key + "\n");
+  };
+  EXPECT_THAT(distillation("features"), ElementsAre(HasSubstr("test.yaml:3: infer_output_key: 'features' is ignored")));
+  EXPECT_THAT(distillation("logits"), IsEmpty());
 }
 
 TEST(AmpSection, RefusesAnotherLevel) {
@@ -161,14 +199,45 @@ TEST(OptimizerSection, RefusesValuesThatMakeNoSense) {
 }
 
 TEST(OptimizerSection, ReadsMomentumWithL2) {
-  const Optimizer optimizer = read_optimizer(
-      read_text("name: Momentum\nmomentum: 0.8\nclip_norm: 5\nregularizer: {name: 'L2', coeff: 1e-4}\n"
-                "lr: {name: Piecewise, learning_rate: 0.1, decay_epochs: [30, 60], values: [0.1, 0.01, 0.001]}\n"));
+  const Optimizer optimizer =
+      read_optimizer(read_text("name: Momentum\nmomentum: 0.8\nclip_norm: 5\nregularizer: {name: 'L2', coeff: 1e-4}\n"
+                               "lr: {name: Piecewise, decay_epochs: [30, 60], values: [0.1, 0.01, 0.001]}\n"));
   EXPECT_EQ(optimizer.momentum, 0.8);
   EXPECT_EQ(optimizer.clip_norm, 5);
   EXPECT_EQ(optimizer.regularizer.kind, RegularizerKind::l2);
   EXPECT_EQ(optimizer.regularizer.coeff, 1e-4);
   EXPECT_THAT(optimizer.lr.values, ElementsAre(0.1, 0.01, 0.001));
+}
+
+LearningRate rate_of(const std::string& lr) {
+  return read_optimizer(read_text("lr: " + lr)).lr;
+}
+
+// As PaddleClas' Piecewise does it, whatever the lists say.
+TEST(OptimizerSection, ALearningRateReplacesTheListsOfPiecewise) {
+  const LearningRate both = rate_of("{name: Piecewise, learning_rate: 0.5, decay_epochs: [3], values: [0.1, 0.01]}");
+  EXPECT_EQ(both.learning_rate, 0.5);
+  EXPECT_THAT(both.values, IsEmpty());
+  EXPECT_THAT(both.decay_epochs, IsEmpty());
+  EXPECT_EQ(rate_of("{name: Piecewise, learning_rate: 0.5}").learning_rate, 0.5);
+  const LearningRate zero = rate_of("{name: Piecewise, learning_rate: 0, decay_epochs: [3], values: [0.1, 0.01]}");
+  EXPECT_EQ(zero.learning_rate, 0.1);
+  EXPECT_THAT(zero.values, ElementsAre(0.1, 0.01));
+  EXPECT_THAT(refused_section(read_optimizer, "lr: {name: Piecewise}"), HasSubstr("lr.learning_rate: missing"));
+}
+
+TEST(OptimizerSection, ReadsPaddleClasOtherNamesAndParts) {
+  EXPECT_EQ(rate_of("{name: ConstLR, learning_rate: 1}").name, "Constant");
+  EXPECT_EQ(rate_of("{name: Step, learning_rate: 1, step_size: 2.4, gamma: 0.97}").step_size, 2.4);
+}
+
+TEST(OptimizerSection, WarnsOfKeysThatTheNamedOneDoesNotHave) {
+  const CaughtLog log;
+  read_optimizer(read_text("name: SGD\nmomentum: 0.9\nlr:\n  name: Cosine\n  learning_rate: 1\n  gamma: 0.5\n"));
+  EXPECT_THAT(
+      log.lines(),
+      ElementsAre("warning: test.yaml:2: momentum: '0.9' is ignored: it is a key of Momentum, RMSProp, not of SGD",
+                  HasSubstr("test.yaml:6: lr.gamma: '0.5' is ignored: it is a key of Step, MultiStepDecay, not")));
 }
 
 TEST(OptimizerSection, ReadsAdamW) {

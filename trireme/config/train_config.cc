@@ -1,5 +1,8 @@
 #include "trireme/config/train_config.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "trireme/config/check.h"
 #include "trireme/config/document.h"
 #include "trireme/config/unread.h"
@@ -14,15 +17,17 @@ PostProcess read_post_process(const Node& section) {
   post.name = section.get("name", post.name);
   post.topk = whole(section, "topk", post.topk, {.least = 1});
   post.class_id_map_file = section.get("class_id_map_file", post.class_id_map_file);
-  if (post.name != "Topk") section.hand_on();
+  if (post.name != "Topk") {
+    warn_ignored(section, "name", "an exported model answers with its topk best classes (Topk)");
+    section.hand_on();
+  }
   post.node = section;
   return post;
 }
 
 Infer read_infer(const Node& section) {
   Infer infer;
-  infer.infer_imgs = section.get("infer_imgs", infer.infer_imgs);
-  infer.batch_size = whole(section, "batch_size", infer.batch_size, {.least = 1});
+  for (const char* key : {"infer_imgs", "batch_size"}) section.at(key);  // options of `trireme infer`
   infer.transforms = read_named_list(section.at("transforms"));
   infer.post_process = read_post_process(section.section("PostProcess"));
   return infer;
@@ -63,10 +68,33 @@ void limit_warmup(TrainConfig& config) {
   lr.warmup_epoch = epochs;
 }
 
+/// Whether decay_epochs and values of a Piecewise say what its learning_rate means: a tenth every 30 epochs.
+bool lists_agree(const LearningRate& lr, int64_t epochs) {
+  const auto values = lr.node.get<std::vector<double>>("values", {});
+  const auto decays = lr.node.get<std::vector<int64_t>>("decay_epochs", {});
+  if (values.size() != decays.size() + 1) return false;
+  for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+    const auto passed = std::upper_bound(decays.begin(), decays.end(), epoch) - decays.begin();
+    const int64_t falls = epoch / 30;
+    const double rule = lr.learning_rate * std::pow(0.1, static_cast<double>(falls));
+    if (std::abs(values[static_cast<size_t>(passed)] - rule) > 1e-6 * rule) return false;
+  }
+  return true;
+}
+
+void warn_of_unused_lists(const LearningRate& lr, int64_t epochs) {
+  if (lr.name != "Piecewise" || !lr.values.empty() || !lr.node.has("values") || lists_agree(lr, epochs)) return;
+  warn_ignored(lr.node, "values",
+               fmt::format("learning_rate is given, and so, as in PaddleClas, the rate begins with {:g} and falls to a "
+                           "tenth every 30 epochs; -o {}=null uses decay_epochs and values",
+                           lr.learning_rate, lr.node.at("learning_rate").path()));
+}
+
 void read_training(const Node& root, TrainConfig& config) {
   if (config.train) {
     config.optimizer = read_optimizer(root.need_section("Optimizer"));
     limit_warmup(config);
+    warn_of_unused_lists(config.optimizer.lr, config.global.epochs);
     if (config.loss.train.empty())
       root.section("Loss").at("Train").fail("missing; training needs a list of losses{}{}", root.slip_of("Loss"),
                                             root.section("Loss").slip_of("Train"));

@@ -1,7 +1,7 @@
 // A training configuration as PaddleClas writes them, typed and checked.
 //
-// The public classification configurations of PaddleClas are read as they are. What is wrong is a UsageError with file,
-// line and key; an unknown key is a warning with the nearest one.
+// What is wrong is a UsageError with file, line and key; an unknown key is a warning with the nearest one, and so is a
+// known one that asks for something Trireme does not do.
 //
 //   const auto config = config::load("ResNet50.yaml", {"Global.device=cpu", "Global.epochs=2"});
 //   config.optimizer.lr.learning_rate;   // 0.1
@@ -33,8 +33,6 @@ struct PostProcess {
 };
 
 struct Infer {
-  std::string infer_imgs;
-  int64_t batch_size = 1;
   std::vector<NamedNode> transforms;
   PostProcess post_process;
 };

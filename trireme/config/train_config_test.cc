@@ -60,6 +60,25 @@ TEST(TrainConfig, LimitsTheWarmUpOfAShortRun) {
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("test.yaml:8: Optimizer.lr.warmup_epoch: 5 epochs of warm-up, but")));
 }
 
+const std::string kPiecewise =
+    "Optimizer.lr={name: Piecewise, learning_rate: 0.1, decay_epochs: [30, 60], values: [0.1, 0.01, 0.001]}";
+
+TEST(TrainConfig, SaysWhenALearningRateReplacesOtherListsOfPiecewise) {
+  const auto warnings = [](const std::vector<std::string>& options) {
+    const CaughtLog log;
+    parse(kConfig, "test.yaml", options);
+    return log.lines();
+  };
+  EXPECT_THAT(warnings({kPiecewise}), IsEmpty());  // 10 epochs: nothing falls
+  EXPECT_THAT(warnings({kPiecewise, "Global.epochs=90"}), IsEmpty());
+  EXPECT_THAT(warnings({kPiecewise, "Global.epochs=91"}), ElementsAre(HasSubstr("Optimizer.lr.values: a list of 3 is "
+                                                                                "ignored: learning_rate is given")));
+  EXPECT_THAT(warnings({kPiecewise, "Optimizer.lr.learning_rate=0.0001"}),
+              ElementsAre(HasSubstr("begins with 0.0001 and falls to a tenth every 30 epochs; "
+                                    "-o Optimizer.lr.learning_rate=null uses decay_epochs and values")));
+  EXPECT_THAT(warnings({kPiecewise, "Optimizer.lr.learning_rate=null"}), IsEmpty());
+}
+
 TEST(TrainConfig, WarnsOfUnknownKeysWhenTheirTurnHasCome) {
   const CaughtLog log;
   const TrainConfig config = parse(kConfig + "Globl: {a: 1}\n", "test.yaml", {"Global.epoch=3"});
@@ -88,6 +107,13 @@ TEST(TrainConfig, TakesClassesFromTheirOlderPlace) {
   const CaughtLog log;
   EXPECT_EQ(parse("Global: {epochs: 1, class_num: 7}\nArch: {name: LeNet}\n", "test.yaml").arch.class_num, 7);
   EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("write it as Arch.class_num")));
+}
+
+TEST(TrainConfig, SaysThatThereIsOnePostProcess) {
+  const CaughtLog log;
+  parse("Global: {epochs: 1}\nArch: {name: LeNet}\nInfer:\n  PostProcess: {name: ThreshOutput, threshold: 0.5}\n",
+        "test.yaml");
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("test.yaml:4: Infer.PostProcess.name: 'ThreshOutput' is ignored: ")));
 }
 
 TEST(TrainConfig, ReadsInference) {

@@ -1,10 +1,13 @@
 // Text, environment, files, descriptors, log and deadlines.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <limits>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -16,6 +19,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/file.h"
+#include "trireme/core/gpu_driver.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 
@@ -58,6 +62,25 @@ TEST(Text, ParseIntTakesWholeNumbersInRangeOnly) {
     EXPECT_FALSE(parse_int(wrong, 0, 20)) << wrong;
 }
 
+TEST(Text, HexRealIsWhatFmtHasWritten) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {0.0, 0.75, -0.1, 1e300, 5e-324, kInfinity, -kInfinity})
+    EXPECT_EQ(parse_hex_real(fmt::format("{:a}", value)), value);
+  EXPECT_TRUE(std::isnan(parse_hex_real("nan").value()));
+  for (const char* text : {"", "some", "0.75", "0x", "0x1.8p-1 ", "--0x1p0", "-0x-1p0", "0x1,8p0", "none"})
+    EXPECT_EQ(parse_hex_real(text), std::nullopt) << text;
+}
+
+TEST(Gpu, IsWantedWhereTheLauncherOrADriverSaysSoAndNothingAgainstIt) {
+  EXPECT_TRUE(is_gpu_wanted({.has_driver = true}));
+  EXPECT_FALSE(is_gpu_wanted({.has_driver = false}));
+  EXPECT_TRUE(is_gpu_wanted({.selected_gpus = "0", .cuda_visible_devices = "-1", .has_driver = false}));
+  EXPECT_TRUE(is_gpu_wanted({.selected_gpus = "", .cuda_visible_devices = "1", .has_driver = true}));
+  EXPECT_FALSE(is_gpu_wanted({.selected_gpus = "", .has_driver = false}));
+  EXPECT_FALSE(is_gpu_wanted({.cuda_visible_devices = "-1", .has_driver = true}));
+  EXPECT_FALSE(is_gpu_wanted({.paddle_backend = "gloo", .has_driver = true}));
+}
+
 TEST(Text, ClosestFindsLikelySlips) {
   const Parts names = {"nproc_per_node", "nnodes", "master"};
   EXPECT_EQ(closest("nproc_per_nod", names), "nproc_per_node");
@@ -73,6 +96,7 @@ TEST(Text, PrintableKeepsTextAndShowsTheRest) {
   EXPECT_EQ(printable("a\x1b[31mb\r\n"), "a\\x1b[31mb\\x0d\\x0a");
   EXPECT_EQ(printable(std::string("\0", 1)), "\\x00");
   EXPECT_EQ(printable("\x7f"), "\\x7f");
+  EXPECT_EQ(printable_lines("a\x1b\nb\n"), "a\\x1b\nb\n");
   EXPECT_EQ(printable("\xc2\x9b"), "\\xc2\\x9b");  // a control character of Latin 1
 }
 
@@ -287,6 +311,27 @@ TEST_F(Log, SetSinkReturnsTheOneBefore) {
   log_error("to nobody");
   ours(LogLevel::info, "direct");
   EXPECT_EQ(seen_.size(), 1u);
+}
+
+// In a process of its own, since the variable is read once.
+void log_with(const char* variable) {
+  env::set("TRIREME_LOG_LEVEL", variable);
+  set_default_log_level(LogLevel::debug);
+  log_debug("fine");
+  log_warning("odd");
+  log_error("bad");
+  std::exit(0);
+}
+
+TEST(LogDeathTest, TheVariableSetsTheLevel) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ends_well = testing::ExitedWithCode(0);
+  EXPECT_EXIT(log_with("error"), ends_well,
+              testing::AllOf(testing::HasSubstr("bad"), testing::Not(testing::HasSubstr("odd"))));
+  EXPECT_EXIT(log_with("OFF"), ends_well, testing::IsEmpty());
+  EXPECT_EXIT(log_with(""), ends_well, testing::HasSubstr("fine"));
+  EXPECT_EXIT(log_with("loud"), ends_well,
+              testing::AllOf(testing::HasSubstr("\"loud\" is not known; use debug, info"), testing::HasSubstr("fine")));
 }
 
 TEST(LogLevels, NamesAndPythonsNumbers) {

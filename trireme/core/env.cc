@@ -51,6 +51,10 @@ const std::vector<Variable>& variables() {
       {"TRIREME_BACKEND", Use::program,
        "What moves CPU tensors: auto (default: shared memory inside a host, the network between hosts), shm, gloo or "
        "hierarchical."},
+      {"TRIREME_LOG_LEVEL", Use::program,
+       "The messages that Trireme writes: debug, info (default), warning, error or off. For the launcher as "
+       "--log_level; "
+       "set_log_level() in a program wins."},
       {"TRIREME_CHECK", Use::program,
        "1: every backend compares the ranks' calls before each collective, so that a disagreement is an error that "
        "names both sides instead of a hang (shared memory always does)."},
@@ -58,6 +62,11 @@ const std::vector<Variable>& variables() {
        "0: large CPU tensors stay in memory of their own, as libtorch allocates it, instead of where the other ranks "
        "of "
        "the host can read them in place; all_reduce then copies them through buffers."},
+      {"TRIREME_FUSED", Use::program,
+       "0: networks train layer by layer, as libtorch's own layers do, instead of by fused passes over the batch (CPU, "
+       "float, channels last)."},
+      {"TRIREME_SIMD", Use::program,
+       "avx2 or sse: the fused passes use no wider vectors than these. Default: the widest that there are."},
       {"TRIREME_STRICT", Use::program,
        "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},
       {"TRIREME_PLUGIN_DIR", Use::program,
@@ -111,7 +120,8 @@ const std::vector<Variable>& variables() {
       {"PADDLE_AUTO_CLUSTER", Use::worker, "Always 0."},
       {"PADDLE_BACKUP_ENV_PATH", Use::worker,
        "The file backup_env.<rank>.json in the log folder: this worker's variables as JSON."},
-      {"PADDLE_DISTRI_BACKEND", Use::worker, "gloo, on workers without a GPU."},
+      {"PADDLE_DISTRI_BACKEND", Use::worker,
+       "gloo, on workers without a GPU: for Paddle's own programs. Trireme's go by TRIREME_BACKEND."},
       {"POD_NAME", Use::worker,
        "Six letters that name this node's part of the job, the same for the same job id and node."},
       {"FLAGS_selected_gpus", Use::worker, "Index of the worker's GPU in CUDA_VISIBLE_DEVICES; only with GPUs."},

@@ -9,4 +9,9 @@ SystemError::SystemError(int number, Subject subject)
       number_(number),
       subject_(std::move(subject.text)) {}
 
+std::string without_backtrace(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find("\nException raised from "));  // how c10::Error introduces it
+}
+
 }  // namespace trireme

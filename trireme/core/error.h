@@ -12,6 +12,7 @@
 #include <fmt/core.h>
 
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -77,6 +78,9 @@ class PeerError : public Error {
  private:
   Facts facts_;
 };
+
+/// The text of an exception without the backtrace that libtorch adds to its own.
+std::string without_backtrace(const std::exception& error);
 
 class SystemError : public Error {
  public:

@@ -26,4 +26,9 @@ bool hides_all_gpus(const std::optional<std::string>& cuda_visible_devices) {
   return list.empty() || list.starts_with("-");
 }
 
+bool is_gpu_wanted(const GpuSigns& signs) {
+  if (signs.selected_gpus && !signs.selected_gpus->empty()) return true;
+  return !hides_all_gpus(signs.cuda_visible_devices) && signs.paddle_backend != "gloo" && signs.has_driver;
+}
+
 }  // namespace trireme

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
@@ -29,10 +31,23 @@ LogSink standard_error_sink() {
   };
 }
 
+// An unknown level must not end the program that happens to log.
+std::optional<LogLevel> level_of_environment(const LogSink& sink) {
+  const auto text = env::get_nonempty("TRIREME_LOG_LEVEL");
+  if (!text) return std::nullopt;
+  try {
+    return parse_log_level(*text);
+  } catch (const UsageError& error) {
+    sink(LogLevel::warning, fmt::format("TRIREME_LOG_LEVEL is ignored: {}", error.what()));
+    return std::nullopt;
+  }
+}
+
 struct State {
   std::mutex mutex;
   LogSink sink = standard_error_sink();
-  std::atomic<LogLevel> level{LogLevel::info};
+  const std::optional<LogLevel> user_level = level_of_environment(sink);
+  std::atomic<LogLevel> level{user_level.value_or(LogLevel::info)};
 };
 
 State& state() {
@@ -49,6 +64,14 @@ LogSink set_log_sink(LogSink sink) {
 
 void set_log_level(LogLevel level) {
   state().level = level;
+}
+
+void set_default_log_level(LogLevel level) {
+  if (!state().user_level) set_log_level(level);
+}
+
+LogLevel log_level_or(LogLevel level) {
+  return state().user_level.value_or(level);
 }
 
 LogLevel parse_log_level(std::string_view text) {

@@ -19,8 +19,12 @@ using LogSink = std::function<void(LogLevel, std::string_view)>;
 
 /// Replaces the sink (default: standard error with time and level). Thread-safe. Returns the one before.
 LogSink set_log_sink(LogSink sink);
-/// Messages below `level` are dropped (default: info).
+/// Messages below `level` are dropped (default: TRIREME_LOG_LEVEL, else info).
 void set_log_level(LogLevel level);
+/// The same, unless TRIREME_LOG_LEVEL is set: for programs that have a default of their own.
+void set_default_log_level(LogLevel level);
+/// TRIREME_LOG_LEVEL, or `level` when that is not set.
+LogLevel log_level_or(LogLevel level);
 /// "debug", "INFO", "warning", "error", "off" or Python's numbers (10, 20, 30, 40). Throws UsageError.
 LogLevel parse_log_level(std::string_view text);
 

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/cxx20.h"
 #include "trireme/core/endpoint.h"
 #include "trireme/core/rank_info.h"
 

@@ -5,14 +5,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <filesystem>
+#include <string_view>
 #include <vector>
 
 #include "trireme/core/env.h"
 #include "trireme/core/text.h"
 
-#ifndef TRIREME_PLUGIN_FOLDERS
-#define TRIREME_PLUGIN_FOLDERS ""
+#ifndef TRIREME_LIBRARY_FOLDER
+#define TRIREME_LIBRARY_FOLDER "../lib"
 #endif
 
 namespace trireme {
@@ -25,12 +27,11 @@ std::vector<std::string> folders() {
   std::vector<std::string> result;
   std::error_code ignored;
   const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
-  if (!program.empty()) {
-    result.push_back((program.parent_path() / "lib").string());
-    result.push_back(program.string());
-  }
-  for (const std::string& folder : split(TRIREME_PLUGIN_FOLDERS, ':'))
-    if (!folder.empty()) result.push_back(folder);
+  if (program.empty()) return result;
+  result.push_back((program.parent_path() / "lib").string());
+  const std::string installed = (program / TRIREME_LIBRARY_FOLDER).lexically_normal().string();
+  if (installed != result.front()) result.push_back(installed);
+  result.push_back(program.string());
   return result;
 }
 
@@ -46,8 +47,9 @@ std::string absence_of(const std::string& file) {
   return text;
 }
 
-std::string problem_of(const std::string& file, const std::optional<std::string>& path, const char* said) {
-  if (!path) return absence_of(file);
+/// `said` names the library that the system has not found: the plugin, or one that the plugin needs.
+std::string problem_of(const std::string& file, const std::optional<std::string>& path, std::string_view said) {
+  if (!path) return said.starts_with(file) ? absence_of(file) : fmt::format("cannot load {}: {}", file, said);
   if (is_forbidden(*path))
     return fmt::format("{} is there, but this user may not read it; its owner can change that: chmod a+r {}", *path,
                        *path);
@@ -55,6 +57,19 @@ std::string problem_of(const std::string& file, const std::optional<std::string>
 }
 
 }  // namespace
+
+std::vector<std::string> library_folders() {
+  void* const program = ::dlopen(nullptr, RTLD_LAZY);
+  Dl_serinfo head{};
+  if (program == nullptr || ::dlinfo(program, RTLD_DI_SERINFOSIZE, &head) != 0) return {};
+  std::vector<std::max_align_t> memory(head.dls_size / sizeof(std::max_align_t) + 1);
+  auto* const found = reinterpret_cast<Dl_serinfo*>(memory.data());
+  *found = head;
+  if (::dlinfo(program, RTLD_DI_SERINFO, found) != 0) return {};
+  std::vector<std::string> folders;
+  for (unsigned i = 0; i < found->dls_cnt; ++i) folders.emplace_back(found->dls_serpath[i].dls_name);
+  return folders;
+}
 
 std::optional<std::string> Plugin::locate(const std::string& file) {
   for (const std::string& folder : folders()) {

@@ -7,14 +7,19 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace trireme {
+
+/// Where the system looks for the libraries of this program, in order: its run path first. The CMake targets and
+/// pkg-config's files set a run path to the folder of the installation.
+std::vector<std::string> library_folders();
 
 /// Once loaded, a plugin stays for the life of the process: code of it may be on any stack.
 class Plugin {
  public:
-  /// Looks in TRIREME_PLUGIN_DIR alone when that is set; else in ../lib and in the program's own folder, seen from the
-  /// program, then where Trireme was built or installed, then where the system looks.
+  /// Looks in TRIREME_PLUGIN_DIR alone when that is set; else in ../lib (or lib64 and the like, as installed) and in the
+  /// program's own folder, seen from the program; then in library_folders().
   static Plugin open(const std::string& file);
   /// Where it lies in these folders; it is not loaded, and may lie where the system looks even so.
   static std::optional<std::string> locate(const std::string& file);

@@ -30,8 +30,11 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int64_t>
               "the handler may not wait for a lock");
 
 // A second signal sooner than this is part of the first, as in the launcher: timeout(1) sends each twice, to the
-// process and to its group.
-constexpr int64_t kImpatienceNs = 100'000'000;
+// process and to its group. A batch system sends SIGTERM to every process of a job, and the launchers pass theirs on, from
+// node to node too; the process may be saving by then.
+int64_t repeat_ns(int number) {
+  return number == SIGTERM ? 3'000'000'000 : 100'000'000;
+}
 
 Watch& watch_of(int number) {
   return g_watches[static_cast<size_t>(number)];
@@ -53,10 +56,10 @@ int64_t now_ns() {
 }
 
 // Whether the signal has come before, and this one is not part of that. Two threads may ask at once.
-bool is_asked_again(Watch& watch) {
+bool is_asked_again(Watch& watch, int number) {
   const int64_t now = now_ns();
   int64_t first = 0;
-  return !watch.first_at.compare_exchange_strong(first, now) && now - first >= kImpatienceNs;
+  return !watch.first_at.compare_exchange_strong(first, now) && now - first >= repeat_ns(number);
 }
 
 // As if it had never been caught; the signal waits until the handler has returned.
@@ -69,8 +72,8 @@ extern "C" void trireme_note_preemption(int number, siginfo_t* info, void* conte
   const int saved = errno;
   Watch& watch = watch_of(number);
   watch.received.fetch_add(1, std::memory_order_relaxed);
-  const bool again = is_asked_again(watch);
-  if (number == SIGINT && again && is_default(watch.before)) end_by(number);
+  const bool again = is_asked_again(watch, number);
+  if ((number == SIGINT || number == SIGTERM) && again && is_default(watch.before)) end_by(number);
   if ((watch.before.sa_flags & SA_SIGINFO) != 0)
     watch.before.sa_sigaction(number, info, context);
   else if (watch.before.sa_handler != SIG_DFL && watch.before.sa_handler != SIG_IGN)

@@ -4,9 +4,10 @@
 //   for (…) if (notice.received()) { save(); return; }
 //
 // While one lives the signals no longer end the process; a handler that was there before is still called, a signal that
-// was ignored stays ignored. A second SIGINT (Ctrl-C again) ends the process at once; within 100 ms of the first it
-// counts as the same request, sent twice. The last one to go puts back what was before, unless another handler has come
-// on top.
+// was ignored stays ignored. A second SIGINT (Ctrl-C again) or SIGTERM ends the process at once: what the program waits
+// for, such as a read from a dead file server, may never come. Within 100 ms of the first SIGINT and 3 s of the first
+// SIGTERM it counts as the same request, sent twice. The last one to go puts back what was before, unless another
+// handler has come on top.
 // Any thread; the handler itself hardly does more than count. No torch here.
 #pragma once
 

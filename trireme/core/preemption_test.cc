@@ -53,15 +53,23 @@ TEST_F(PreemptionTest, CtrlCOnceIsNotedTwiceEnds) {
   EXPECT_TRUE(next.received());
 }
 
+TEST_F(PreemptionTest, ASecondSigtermEnds) {
+  const PreemptionNotice notice({SIGTERM});
+  ::raise(SIGTERM);
+  EXPECT_EQ(notice.signal(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3010));  // layers: sleep ok, because sooner is the same wish
+  EXPECT_EXIT(::raise(SIGTERM), testing::KilledBySignal(SIGTERM), "");
+}
+
 // As timeout(1) does: to the process, then to its group.
 TEST_F(PreemptionTest, OneWishSentTwiceIsOne) {
-  const auto twice = [] {
-    const PreemptionNotice notice({SIGINT});
-    ::raise(SIGINT);
-    ::raise(SIGINT);
+  const auto twice = [](int number) {
+    const PreemptionNotice notice({number});
+    ::raise(number);
+    ::raise(number);
     ::_exit(notice.received() ? 0 : 1);
   };
-  EXPECT_EXIT(twice(), testing::ExitedWithCode(0), "");
+  for (const int number : {SIGINT, SIGTERM}) EXPECT_EXIT(twice(number), testing::ExitedWithCode(0), "") << number;
 }
 
 TEST_F(PreemptionTest, AnOldSignalIsNotANewOne) {

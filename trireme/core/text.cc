@@ -38,6 +38,12 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+std::string_view without_byte_order_mark(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  return text;
+}
+
 std::string to_lower(std::string_view text) {
   std::string lower(text);
   for (char& c : lower)
@@ -67,6 +73,18 @@ std::optional<int64_t> parse_int(std::string_view text, int64_t low, int64_t hig
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) return std::nullopt;
   return value;
+}
+
+std::optional<double> parse_hex_real(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative) text.remove_prefix(1);
+  const bool has_digits = text.starts_with("0x");
+  if (has_digits) text.remove_prefix(2);
+  if (text.starts_with('-') || (!has_digits && text != "inf" && text != "nan")) return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::hex);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return negative ? -value : value;
 }
 
 namespace {
@@ -142,6 +160,12 @@ std::string printable(std::string_view bytes) {
     }
   }
   return text;
+}
+
+std::string printable_lines(std::string_view bytes) {
+  std::vector<std::string> lines = split(bytes, '\n');
+  for (std::string& line : lines) line = printable(line);
+  return join(lines, "\n");
 }
 
 std::string errno_text(int number) {

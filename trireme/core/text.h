@@ -15,6 +15,8 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 /// The first `most` parts, and how many there are besides: "a, b and 3 more".
 std::string join_some(std::vector<std::string> parts, size_t most, std::string_view separator = ", ");
 std::string_view trim(std::string_view text);
+/// Without the byte order mark with which some editors begin a file.
+std::string_view without_byte_order_mark(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string to_hex(std::string_view bytes);
 /// The bytes of pairs of hexadecimal digits; reading ends at the first thing that is none.
@@ -23,11 +25,16 @@ std::string from_hex(std::string_view hex);
 /// A whole decimal number within [low, high], or nothing. No sign but '-', no spaces, no trailing text.
 std::optional<int64_t> parse_int(std::string_view text, int64_t low, int64_t high);
 
+/// A number as fmt's {:a} writes it, "-0x1.8p-1", "inf" or "nan", to the last bit and whatever the locale; or nothing.
+std::optional<double> parse_hex_real(std::string_view text);
+
 /// The candidate nearest to `word` by edit distance, when near enough to be a likely slip.
 std::optional<std::string> closest(std::string_view word, const std::vector<std::string>& candidates);
 
 /// Valid UTF-8 with control and broken bytes shown as \xNN: fit for a terminal and for JSON. Tabs stay.
 std::string printable(std::string_view bytes);
+/// The same for a text of several lines, which stay lines.
+std::string printable_lines(std::string_view bytes);
 
 /// The text of an errno value, thread-safe.
 std::string errno_text(int number);

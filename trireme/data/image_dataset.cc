@@ -63,7 +63,7 @@ class BadPictures {
     std::unique_lock lock(mutex_);
     const bool too_many = static_cast<int64_t>(known_.size()) > limit_;
     lock.unlock();
-    if (too_many) fail(fmt::format("{} are allowed (bad_share, bad_at_least)", limit_));
+    if (too_many) fail(fmt::format("{} are allowed (bad_share and bad_at_least of the dataset)", limit_));
   }
 
   [[noreturn]] void fail(const std::string& rule) const {
@@ -91,6 +91,37 @@ void check_options(const ImageDatasetOptions& options, const ImageList& list) {
                      options.bad_share, options.bad_at_least);
 }
 
+/// How often each of the endings occurs that are not read: ".bmp: 2, .webp: 1".
+std::string unread_text(const ImageList& list) {
+  std::map<std::string, int64_t> counts;
+  for (int64_t i = 0; i < list.size(); ++i)
+    if (has_unread_ending(list.path(i))) ++counts[to_lower(fs::path(list.path(i)).extension().string())];
+  std::vector<std::string> texts;
+  for (const auto& [ending, count] : counts) texts.push_back(fmt::format("{}: {}", ending, count));
+  return join(texts, ", ");
+}
+
+/// UsageError when the bytes are a picture of another format: it is not damaged, so it does not count as a bad one.
+/// `others`: what the message has to say about the rest of the dataset.
+void refuse_if_unread(const fs::path& path, std::string_view bytes, const std::string& others) {
+  const std::string_view format = image::other_format(bytes);
+  if (format.empty() || image::is_markup(bytes)) return;
+  throw UsageError(
+      "ImageDataset: {} is {}, and only JPEG and PNG are read; convert the pictures of other formats{}, for example by "
+      "`mogrify -format png FILES`, or take them out of the dataset",
+      path.string(), format, others);
+}
+
+/// Of those whose ending says so; the others are looked at when they are read. A JPEG with another ending is still a JPEG.
+void refuse_unread_formats(const ImageList& list, const fs::path& root) {
+  constexpr size_t kHead = 16;
+  for (int64_t i = 0; i < list.size(); ++i) {
+    if (!has_unread_ending(list.path(i))) continue;
+    const fs::path path = root / list.path(i);
+    refuse_if_unread(path, read_head(path, kHead).value_or(""), fmt::format(" ({})", unread_text(list)));
+  }
+}
+
 }  // namespace
 
 class ImageDataset::Reader {
@@ -103,6 +134,7 @@ class ImageDataset::Reader {
         transforms_(std::make_shared<const image::Transforms>(std::move(transforms))),
         bad_(list_.size(), options) {
     check_options(options, list_);
+    refuse_unread_formats(list_, root_);
   }
 
   const ImageList& list() const { return list_; }
@@ -139,12 +171,14 @@ class ImageDataset::Reader {
   bool try_read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out, bool replaced) {
     TORCH_CHECK_INDEX(index >= 0 && index < list_.size(), "sample ", index, " of a dataset of ", list_.size());
     const fs::path path = root_ / list_.path(index);
+    std::string bytes;
     try {
-      const std::string bytes = read_picture(path);
+      bytes = read_picture(path);
       image::Random random(draw);
       transforms.run(bytes, random, out);
       return true;
     } catch (const image::ImageError& error) {
+      refuse_if_unread(path, bytes, fmt::format(", whatever their names say (`file {}`)", path.filename().string()));
       bad_.add(index, path.string(), error.what(), replaced);
       return false;
     }

@@ -6,6 +6,7 @@
 //                            {.root = "ILSVRC2012"});
 //   data::Loader loader(train, {.batch_size = 64, .shuffle = true, .workers = 4}, world);
 //
+// Only JPEG and PNG are read. A list with pictures of other formats (.bmp, .gif, .tif, .webp) is refused.
 // A picture that cannot be read or decoded is logged with its path, counted, and replaced by another that its draw
 // decides, or left out where the pick says so (an evaluation's). When there are more than a stated share of them, the
 // next batch is a UsageError with their list. Each process counts what it has met: Model and the trainer add up.
@@ -33,7 +34,8 @@ class ImageDataset : public RandomDataset {
  public:
   using RandomDataset::batch;
   using RandomDataset::get;
-  /// Throws UsageError when the list is empty, root is not a folder, or an option is out of range.
+  /// Throws UsageError when the list is empty or has pictures of a format that is not read, root is not a folder, or an
+  /// option is out of range.
   ImageDataset(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options = {});
 
   int64_t size() const override;

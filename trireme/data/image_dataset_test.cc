@@ -194,6 +194,36 @@ TEST_F(Pictures, OfWhichTooManyAreBadStopTheJob) {
   EXPECT_EQ(std::count(later.begin(), later.end(), '\n'), 20);  // so many are listed
 }
 
+TEST_F(Pictures, OfFormatsThatAreNotReadAreRefusedByName) {
+  write(2);
+  const auto refused = [&](const std::string& name, const std::string& bytes) {
+    write_file_atomically(folder_.path() / name, bytes, {.durable = false});
+    ImageList mixed = list(2);
+    mixed.add(name, 0);
+    mixed.add("other.webp", 0);
+    return refusal([&] { ImageDataset(mixed, evaluation(), {.root = folder_.path()}); });
+  };
+  EXPECT_THAT(refused("a.BMP", "BM......"),
+              AllOf(HasSubstr("a.BMP is a BMP, and only JPEG and PNG are read"), HasSubstr("(.bmp: 1, .webp: 1)")));
+  EXPECT_THAT(refused("a.gif", "GIF89a.."), HasSubstr("a.gif is a GIF"));
+  EXPECT_THAT(refused("a.tif", std::string("II*\0....", 8)), HasSubstr("a.tif is a TIFF"));
+  EXPECT_THAT(refused("a.webp", "RIFF....WEBPVP8 "), HasSubstr("a.webp is a WebP"));
+  EXPECT_EQ(refused("a.bmp", image::jpeg_of(image::waves(20, 20))), "nothing was thrown");
+}
+
+TEST_F(Pictures, OfFormatsThatAreNotReadAreRefusedWhateverTheirNames) {
+  write(3);
+  put(1, "RIFF....WEBPVP8 ");
+  const CaughtLog caught;
+  const ImageDataset mixed = dataset(3, evaluation());
+  EXPECT_THAT(refusal([&] { mixed.get(1); }), AllOf(HasSubstr("is a WebP, and only JPEG and PNG are read"),
+                                                    HasSubstr("whatever their names say (`file ")));
+  EXPECT_TRUE(mixed.bad().numbers.empty());
+  put(2, "<html>");
+  EXPECT_NO_THROW(mixed.get(2)) << "a failed download is a damaged picture";
+  EXPECT_EQ(mixed.bad().numbers.size(), 1u);
+}
+
 TEST_F(Pictures, ThatAreAllBadStopTheJobAtOnce) {
   for (int64_t i = 0; i < 3; ++i) put(i, "bad");
   const CaughtLog caught;

@@ -30,6 +30,7 @@ SamplerOptions sampler_options(const Dataset* dataset, const LoaderOptions& opti
           .batch_size = options.batch_size,
           .shuffle = options.shuffle,
           .drop_last = options.drop_last,
+          .pad = options.pad,
           .order = options.order,
           .seed = options.seed,
           .multi_scale = options.multi_scale};
@@ -120,6 +121,10 @@ class Loader::Impl {
   void load_state(const SamplerState& state) {
     sampler_.load_state(state);
     forget();
+    const int64_t samples = dataset_->size();
+    if (state.samples != samples && me_.rank == 0)
+      log_warning("Loader: the dataset had {} samples and now has {}; epoch {} begins with all of them", state.samples,
+                  samples, state.epoch);
   }
 
  private:

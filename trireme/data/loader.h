@@ -37,6 +37,7 @@ struct LoaderOptions {
   int64_t batch_size = 1;  ///< per rank
   bool shuffle = false;
   bool drop_last = false;  ///< leave out a last batch that is smaller
+  bool pad = true;         ///< false: leave the last size() % ranks samples out instead of repeating a few of the first
   Order order = Order::paddle;
   uint64_t seed = 0;  ///< of the shuffle, added to the epoch, and of all that is random about samples
   int workers = 1;    ///< threads that prepare batches; 0: the calling thread does, when it asks for the batch
@@ -100,7 +101,7 @@ class Loader {
 
   /// The same on every rank; inside of a loop the batch at hand counts as consumed.
   SamplerState state() const;
-  /// Throws UsageError if the state is of another dataset, order or shuffling, and changes nothing then.
+  /// As DistributedBatchSampler::load_state(). Rank 0 warns when the state is of a dataset of another size.
   void load_state(const SamplerState& state);
 
  private:

@@ -379,7 +379,13 @@ TEST(LoaderErrors, NameWhatIsWrong) {
   EXPECT_THAT(refusal([] { Loader(numbers(3), {}, {2, 2}); }), HasSubstr("rank 2 of 2"));
   EXPECT_THAT(refusal([] { Loader(std::shared_ptr<const Dataset>()); }), HasSubstr("null pointer"));
   Loader loader(numbers(3));
-  EXPECT_THAT(refusal([&] { loader.load_state({.samples = 4}); }), HasSubstr("of 4 samples, this one has 3"));
+  const CaughtLog caught;
+  loader.load_state({.samples = 4, .epoch = 2});
+  EXPECT_THAT(caught.lines(),
+              ElementsAre(HasSubstr("the dataset had 4 samples and now has 3; epoch 2 begins with all of them")));
+  EXPECT_EQ(loop(loader).size(), 3u);
+  EXPECT_THAT(refusal([&] { loader.load_state({.samples = 4, .stages = {{.ranks = 1, .consumed = 2}}}); }),
+              HasSubstr("of 4 samples, this one has 3, and epoch 0 has consumed 2 of them; finish that epoch"));
 }
 
 // Variables of a rank that torchrun has started.

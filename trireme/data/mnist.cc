@@ -9,6 +9,7 @@
 
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/plugin.h"
 #include "trireme/core/text.h"
 #include "trireme/data/image/idx.h"
 
@@ -51,15 +52,18 @@ bool has_mnist(const path& folder) {
   return plain_or_gzip(folder, "train-images-idx3-ubyte").has_value();
 }
 
-/// The folders of Debian's package, of an installed Trireme (beside this program, or at the prefix it was built for)
-/// and of the source tree.
+/// The folders of Debian's package and of Trireme: beside this program, in the installation whose libraries it uses, or at
+/// the prefix for which Trireme was built.
 std::vector<path> usual_places() {
   std::vector<path> places = {"/usr/share/datasets/fashion-mnist"};
   std::error_code failed;
   if (const path program = std::filesystem::read_symlink("/proc/self/exe", failed); !failed)
     places.push_back(program.parent_path().parent_path() / "share/trireme/fashion-mnist");
+  for (const std::string& libraries : library_folders()) {
+    const path place = (path(libraries) / TRIREME_SHARE_FROM_LIBRARIES "/fashion-mnist").lexically_normal();
+    if (std::filesystem::is_directory(place, failed)) places.push_back(place);
+  }
   places.emplace_back(TRIREME_SHARE_DIR "/fashion-mnist");
-  places.emplace_back(TRIREME_OWN_FASHION_MNIST);
   return places;
 }
 

@@ -47,7 +47,7 @@ class FashionMnist : public Mnist {
   explicit FashionMnist(const MnistOptions& options = {}) : Mnist(find(), options) {}
 
   /// The folder to read, the first of: fashion-mnist/ in $TRIREME_DATA_DIR, or that folder itself; Debian's package
-  /// dataset-fashion-mnist; the 5000 + 1000 images that come with Trireme. Throws UsageError if $TRIREME_DATA_DIR is
+  /// dataset-fashion-mnist; the 5000 + 1000 images that come with Trireme, in whatever prefix it is. Throws UsageError if $TRIREME_DATA_DIR is
   /// set but does not have it, rather than train on something else, and if there is none.
   static std::filesystem::path find();
 };

@@ -165,6 +165,12 @@ void CheckpointFolder::write(const std::string& name, const Snapshot& snapshot) 
   prune();
 }
 
+void CheckpointFolder::set_state(const std::string& name, const std::map<std::string, std::string>& texts) const {
+  Manifest manifest = read_manifest(path_ / name);
+  for (const auto& [key, text] : texts) manifest.state[key] = text;
+  write_file_atomically(path_ / name / kManifest, to_json(manifest));
+}
+
 // The new checkpoint is whole: what cannot be removed is a matter for the log, not for an error.
 void CheckpointFolder::prune() const {
   if (options_.keep == 0) return;

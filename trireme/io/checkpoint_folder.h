@@ -46,6 +46,10 @@ class CheckpointFolder {
   /// there; UsageError for a name with anything but letters, digits, '_', '-' and '.'.
   void write(const std::string& name, const Snapshot& snapshot) const;
 
+  /// Replaces texts in Manifest::state of a checkpoint that is there, all of them or none: for what became known after
+  /// it was written. Throws UsageError when there is none of that name, SystemError when the disk refuses.
+  void set_state(const std::string& name, const std::map<std::string, std::string>& texts) const;
+
   /// The newest checkpoint that is whole: each file has the size and the checksum of the manifest. A damaged one is
   /// skipped with a warning in the log. Nothing when there is none at all; UsageError with the reason for each when
   /// all are damaged; SystemError when the folder cannot be looked into. One named `but` does not count, nor its

@@ -53,6 +53,16 @@ class Checkpoints : public ::testing::Test {
   CheckpointFolder folder_{path_};
 };
 
+TEST_F(Checkpoints, TextsMayBeAddedLater) {
+  folder_.write("latest", snapshot(5));
+  folder_.set_state("latest", {{"best", "0.5"}, {"sampler", "other"}});
+  const Snapshot read = folder_.read("latest");
+  EXPECT_EQ(read.manifest.state, (std::map<std::string, std::string>{{"best", "0.5"}, {"sampler", "other"}}));
+  EXPECT_EQ(read.manifest.step, 5);
+  expect_newest(5);
+  EXPECT_THAT(refusal([&] { folder_.set_state("none", {}); }), HasSubstr("none/manifest.json is missing"));
+}
+
 TEST_F(Checkpoints, ReadAsTheyWereWritten) {
   Snapshot written = snapshot(5);
   folder_.write("step_000005", written);

@@ -90,13 +90,13 @@ FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& ten
                          const std::map<std::string, std::string>& metadata, const std::string& kept) {
   std::vector<torch::Tensor> owners;  // of the bytes
   std::vector<TensorBytes> entries;
-  for (const auto& item : tensors) {
-    const torch::Tensor& tensor = owners.emplace_back(plain(item.key(), item.value()));
-    entries.push_back({.name = item.key(),
-                       .dtype = dtype_name(item.key(), tensor.scalar_type()),
-                       .shape = tensor.sizes().vec(),
-                       .bytes = bytes_of(tensor)});
-  }
+  // All of them first: to read one of a sharded model may free another.
+  for (const auto& item : tensors) owners.push_back(plain(item.key(), item.value()));
+  for (size_t i = 0; i < owners.size(); ++i)
+    entries.push_back({.name = tensors[i].key(),
+                       .dtype = dtype_name(tensors[i].key(), owners[i].scalar_type()),
+                       .shape = owners[i].sizes().vec(),
+                       .bytes = bytes_of(owners[i])});
   return write_safetensors(path, entries, metadata, kept);
 }
 

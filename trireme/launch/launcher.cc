@@ -8,6 +8,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
+#include "trireme/core/owner_lock.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/machine/executable.h"
 #include "trireme/launch/machine/local_node.h"
@@ -43,6 +44,7 @@ void find_programs(JobPlan& plan) {
 int dry_run(const Request& request, const Seat& seat) {
   const LocalNode self = describe_local_node(request, seat);
   std::vector<NodeInfo> nodes(static_cast<size_t>(seat.nodes), self.info);
+  for (NodeInfo& node : nodes) node.machine.clear();
   for (size_t i = 0; i < nodes.size() && i < seat.peers.size(); ++i) {
     nodes[i].host = seat.peers[i];
     nodes[i].address = resolve_ip(seat.peers[i]);
@@ -77,6 +79,15 @@ void forget_old_result(const std::filesystem::path& log_dir) {
   std::filesystem::remove(log_dir / "result.json", ignored);
 }
 
+// Nothing where the folder cannot be written: the supervisor says so, and the job goes on without its logs.
+std::optional<OwnerLock> lock_of(const std::filesystem::path& log_dir) try {
+  std::error_code ignored;
+  std::filesystem::create_directories(log_dir, ignored);
+  return std::optional<OwnerLock>(std::in_place, log_dir / ".launch.lock");
+} catch (const SystemError&) {
+  return std::nullopt;
+}
+
 class Job {
  public:
   Job(const Request& request, LocalNode& self, Meeting& meeting, proc::Console& console)
@@ -86,6 +97,7 @@ class Job {
     proc::SignalGate signals;
     result_.job_id = request_.job_id;
     result_.started = std::chrono::system_clock::now();
+    claim_folder();
     forget_old_result(folder());
     for (int attempt = 0;; ++attempt) {
       JobPlan plan = make_plan(request_, meeting_.nodes(), plan_context(attempt));
@@ -109,16 +121,34 @@ class Job {
         meeting_.link().begin(attempt + 1, [&] { return objection(signals); });  // tells the others not to wait
         return conclude(ended);
       }
-      console_.write(proc::Console::kLauncher, true, "", failure_text(ended));
+      show(LogLevel::error, failure_text(ended));
       log_info("restarting on every node: restart {} of {}", attempt + 1, meeting_.max_restart());
     }
   }
 
  private:
+  // Text from the launcher itself that does not go through the log.
+  void show(LogLevel level, const std::string& text) {
+    if (level >= request_.log_level) console_.write(proc::Console::kLauncher, true, "", text);
+  }
+
   void greet(const JobPlan& plan) {
     const auto local = plan.workers_of(meeting_.node());
-    console_.say(fmt::format("launch train in {} mode", self_.info.devices.empty() ? "CPU" : "GPU"));
-    console_.write(proc::Console::kLauncher, true, "", environment_table(*local.at(0), static_cast<int>(local.size())));
+    show(LogLevel::info, fmt::format("launch train in {} mode\n", self_.info.devices.empty() ? "CPU" : "GPU"));
+    show(LogLevel::info, environment_table(*local.at(0), static_cast<int>(local.size())));
+  }
+
+  // Two jobs in one folder would mix their logs.
+  void claim_folder() {
+    lock_ = lock_of(folder());
+    if (!lock_ || !lock_->held_by()) return;
+    const std::string reason = fmt::format(
+        "{}: the log folder {} is in use: {} runs a job with it; wait for it to end, or give this job another "
+        "one: --log_dir FOLDER",
+        self_.info.host, folder().string(), *lock_->held_by());
+    meeting_.link().begin(0, [&] { return JobOutcome::abort(reason, exit_code::kUsage); });  // tells the other nodes
+    meeting_.farewell();
+    throw UsageError("{}", reason);
   }
 
   // After Ctrl-C, at whatever moment, the job is not restarted.
@@ -168,7 +198,7 @@ class Job {
   void warn_if_each_rank_was_alone() const {
     if (ranks_ == 1 || !meeting_.hosting() || meeting_.any_rank_joined()) return;
     if (!has_training_note(request_.command.at(0))) return;
-    log_warning(
+    log_error(  // also with --quiet: the job has failed in effect
         "{} processes ran side by side without init_parallel_env: each trained alone; call init_parallel_env() in "
         "main() and pass its world to DataParallel and Loader",
         ranks_);
@@ -178,7 +208,7 @@ class Job {
     fill_result(ended);
     if (result_.outcome == Outcome::success) warn_if_each_rank_was_alone();
     if (result_.outcome != Outcome::success || ended.unkillable)
-      console_.write(proc::Console::kLauncher, true, "", failure_screen(result_, console_.colour()));
+      show(LogLevel::error, failure_screen(result_, console_.colour()));
     try {
       write_file_atomically(folder() / "result.json", result_json(result_), {.durable = false});
     } catch (const SystemError& error) {
@@ -192,6 +222,7 @@ class Job {
   LocalNode& self_;
   Meeting& meeting_;
   proc::Console& console_;
+  std::optional<OwnerLock> lock_;
   JobResult result_;
   int interrupted_ = 0;
   int ranks_ = 1;  // of the whole job

@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string_view>
 
 #include "trireme/core/error.h"
 #include "trireme/core/shell.h"
 #include "trireme/core/text.h"
+#include "trireme/core/transport.h"
 #include "trireme/launch/worker_environment.h"
 
 namespace trireme::launch {
@@ -46,6 +48,29 @@ std::string device_words(const NodeInfo& node, int local_rank) {
   return ids.empty() ? "CPU" : "GPU " + join(ids, ",");
 }
 
+// The first node on the same machine.
+int first_node_beside(const std::vector<NodeInfo>& nodes, size_t node) {
+  const auto is_beside = [&](const NodeInfo& other) {
+    return !other.machine.empty() && other.machine == nodes[node].machine;
+  };
+  const auto found = std::find_if(nodes.begin(), nodes.end(), is_beside);
+  return static_cast<int>(found == nodes.end() ? node : static_cast<size_t>(found - nodes.begin()));
+}
+
+// A wish that the program will refuse stays as it is: the program may be one that does not train with Trireme.
+std::string cpu_backend(const JobFacts& job) {
+  std::vector<int> host_of;
+  for (size_t i = 0; i < job.nodes.size(); ++i)
+    host_of.insert(host_of.end(), static_cast<size_t>(job.nodes[i].processes), first_node_beside(job.nodes, i));
+  const auto inherited = value_of(job.context.inherited, "TRIREME_BACKEND");
+  const std::string wanted = value_of(job.request.environment, "TRIREME_BACKEND").value_or(inherited.value_or(""));
+  try {
+    return to_string(choose_transport(host_of, wanted));
+  } catch (const UsageError&) {
+    return wanted;
+  }
+}
+
 std::vector<std::string> wrapper_words(int rank, const std::string& text) {
   const auto words = split_words(text);
   if (!words) throw UsageError("--wrap {}:{}: a quote is not closed", rank, text);
@@ -61,13 +86,12 @@ std::vector<std::string> command_of(const Request& request, int rank) {
   return command;
 }
 
-/// `worker` knows its place: rank, local rank, node.
-WorkerPlan plan_worker(const JobFacts& job, WorkerPlan worker, std::shared_ptr<const std::string> endpoints) {
+/// `worker` knows its place (rank, local rank, node) and what is the same for all.
+WorkerPlan plan_worker(const JobFacts& job, WorkerPlan worker) {
   const NodeInfo& node = job.nodes[static_cast<size_t>(worker.node)];
   worker.endpoint = {node.address, node.ports[static_cast<size_t>(worker.local_rank)]};
   worker.device = device_words(node, worker.local_rank);
   worker.command = command_of(job.request, worker.rank);
-  worker.trainer_endpoints = std::move(endpoints);
   worker.environment = worker_environment(job, worker);
   worker.unset = misleading_variables(job, worker);
   return worker;
@@ -84,15 +108,17 @@ std::vector<const WorkerPlan*> JobPlan::workers_of(int node) const {
 
 JobPlan make_plan(const Request& request, const std::vector<NodeInfo>& nodes, const PlanContext& context) {
   check(request, nodes);
-  const auto endpoints = std::make_shared<const std::string>(all_endpoints(nodes));
   const JobFacts job{request, nodes, context, count_workers(nodes)};
+  WorkerPlan worker;  // what all have in common, then each in turn
+  worker.cpu_backend = cpu_backend(job);
+  worker.trainer_endpoints = std::make_shared<const std::string>(all_endpoints(nodes));
   JobPlan plan;
   plan.nodes = nodes;
   plan.workers.reserve(static_cast<size_t>(job.world_size));
-  for (int node = 0; node < static_cast<int>(nodes.size()); ++node)
-    for (int local = 0; local < nodes[static_cast<size_t>(node)].processes; ++local)
-      plan.workers.push_back(
-          plan_worker(job, {.rank = plan.world_size(), .local_rank = local, .node = node}, endpoints));
+  for (worker.node = 0; worker.node < static_cast<int>(nodes.size()); ++worker.node)
+    for (worker.local_rank = 0; worker.local_rank < nodes[static_cast<size_t>(worker.node)].processes;
+         ++worker.local_rank, ++worker.rank)
+      plan.workers.push_back(plan_worker(job, worker));
   return plan;
 }
 

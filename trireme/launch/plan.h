@@ -29,6 +29,7 @@ struct NodeInfo {
   std::vector<uint16_t> ports;  // one endpoint for each process
   uint16_t master_port = 0;     // MASTER_PORT, should this node become node 0
   std::string log_dir;          // absolute, on that node
+  std::string machine = {};     // equal on nodes whose processes share memory; empty: on no other node
   bool operator==(const NodeInfo&) const = default;
 };
 
@@ -39,7 +40,8 @@ struct WorkerPlan {
   int local_rank = 0;
   int node = 0;
   Endpoint endpoint = {};
-  std::string device = {};  // "GPU 5", "GPU 5,6" or "CPU"
+  std::string device = {};       // "GPU 5", "GPU 5,6" or "CPU"
+  std::string cpu_backend = {};  // what will move the CPU tensors of a program that trains with Trireme: "shm"
   std::vector<std::string> command = {};
   Environment environment = {};         // what is added to the launcher's own environment
   std::vector<std::string> unset = {};  // what is taken out of the launcher's own environment

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -42,7 +43,36 @@ const std::string g_first_folder = [] {
   return std::filesystem::current_path(ignored).string();
 }();
 
+// Standard input before main() reads from it, where it is a file: a copy's main() must read the same bytes.
+struct FirstInput {
+  dev_t device = 0;
+  ino_t file = 0;
+  off_t position = -1;  // -1: a terminal, a pipe, nothing at all
+};
+
+FirstInput standard_input() {
+  struct stat status {};
+  if (::fstat(0, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  return {status.st_dev, status.st_ino, ::lseek(0, 0, SEEK_CUR)};
+}
+
+const FirstInput g_first_input = standard_input();
+
+// For one copy: a position is shared by all that inherit a descriptor, so each gets a descriptor of its own. Invalid
+// where nothing can be read twice.
+UniqueFd first_input() {
+  const FirstInput now = standard_input();
+  if (g_first_input.position < 0 || now.device != g_first_input.device || now.file != g_first_input.file) return {};
+  UniqueFd input(::open("/proc/self/fd/0", O_RDONLY | O_CLOEXEC));
+  if (input && ::lseek(input.get(), g_first_input.position, SEEK_SET) < 0) input.reset();
+  return input;
+}
+
 // --- the child's side
+
+// What a child writes into its pipe: this when main() has reached the call, then the text of an exception.
+constexpr char kReached = '\x06';
+constexpr size_t kMaxText = 8192;
 
 // What a parent tells its children in TRIREME_SPAWN, "call:error descriptor:nonce". The nonce, printed on a line of its
 // own, tells the parent that main() has reached the call and that output counts from here.
@@ -74,8 +104,15 @@ void flush_everything() {
   std::fflush(nullptr);
 }
 
+// The program may have closed it and opened something of its own under its number.
+bool is_pipe(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode);
+}
+
 [[noreturn]] void run_as_child(const Ticket& ticket, const std::function<void()>& function) {
   flush_everything();
+  if (is_pipe(ticket.error_fd)) write_all(ticket.error_fd, std::string_view(&kReached, 1));
   for (const int fd : {1, 2}) write_all(fd, "\n" + ticket.nonce + "\n");
   g_inside_function = true;
   int code = 0;
@@ -87,13 +124,13 @@ void flush_everything() {
     message = error.what();
   } catch (const std::exception& error) {
     code = 1;
-    message = error.what();
+    message = without_backtrace(error);
   } catch (...) {
     code = 1;
     message = "an exception that is not a std::exception";
   }
   flush_everything();
-  if (code != 0) write_all(ticket.error_fd, message.substr(0, 8192));
+  if (code != 0) write_all(ticket.error_fd, message.substr(0, kMaxText));
   std::exit(code);
 }
 
@@ -108,6 +145,7 @@ Request request_for(const SpawnOptions& options) {
   request.processes = options.nprocs < 0 ? "auto" : std::to_string(options.nprocs);
   if (!options.gpus.empty()) {
     request.devices = split(options.gpus, ',');
+    request.devices_name = "gpus";
     if (options.nprocs < 0) request.processes.reset();
   }
   return request;
@@ -132,18 +170,17 @@ void check_enough_devices(const SpawnOptions& options, const NodeInfo& node) {
         options.nprocs, devices);
 }
 
-// The launcher's messages name its options; here they are fields of SpawnOptions.
-LocalNode describe(const Request& request, const Seat& seat, const SpawnOptions& options) {
+LocalNode describe(const Request& request, const Seat& seat) {
   try {
     return describe_local_node(request, seat);
   } catch (const UsageError& error) {
-    throw UsageError("spawn with gpus \"{}\": {}", options.gpus, error.what());
+    throw UsageError("spawn: {}", error.what());
   }
 }
 
 std::string read_rest(int fd) {
   set_nonblocking(fd);
-  std::string text(8192, '\0');
+  std::string text(1 + kMaxText, '\0');
   const ssize_t size = ::read(fd, text.data(), text.size());
   text.resize(size < 0 ? 0 : static_cast<size_t>(size));
   return text;
@@ -161,7 +198,7 @@ class SpawnContext::Impl {
         stop_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     const Request request = request_for(options);
     const Seat seat = find_seat(request, local_interfaces());
-    node_ = describe(request, seat, options);
+    node_ = describe(request, seat);
     check_enough_devices(options, node_.info);
     meeting_ = Meeting::alone(node_.info, 0);
     plan_ = make_plan(request, {node_.info}, {.amx_broken = amx_is_broken(), .inherited = env::all()});
@@ -169,12 +206,14 @@ class SpawnContext::Impl {
     children_.resize(plan_.workers.size());
     for (size_t rank = 0; rank < children_.size(); ++rank) {
       children_[rank].error = make_pipe();
+      children_[rank].input = first_input();
       children_[rank].spec = spec_of(rank);
     }
     state_.emplace(static_cast<int>(children_.size()), JobState::Timing{.grace = options.grace});
     early_ends_.emplace(meeting_->keys(), 0);
     flush_everything();
     thread_ = start_quiet_thread("spawn", [this] { run(); });
+    wait_until_started();
   }
 
   ~Impl() {
@@ -201,15 +240,29 @@ class SpawnContext::Impl {
 
  private:
   struct Child {
-    FdPair error;                      // the child writes its exception's text into it
+    FdPair error;                      // see kReached
+    UniqueFd input;                    // becomes its standard input, if valid
     proc::ProcessSpec spec;            // made in the caller's thread, which may change the environment later
-    bool reached[2] = {false, false};  // by stream: main() has reached the call
+    bool reached[2] = {false, false};  // by stream: main() has reached the call, and what follows is shown
+    bool marked = false;               // the same, by its pipe
+    std::string said;                  // the text of its exception
     std::string before[2];             // unfinished text before that
     proc::LineCutter cutters[2];
     proc::Tail tail;
     std::optional<Ending> ending;
     bool unconfirmed = false;  // as the launcher's Supervisor has it
+
+    // By one of three ways: main() may close any of them, or send it elsewhere.
+    bool reached_the_call() const { return marked || reached[0] || reached[1]; }
+    // A copy that ends without having run the function has failed, whatever its exit code.
+    bool succeeded() const { return ending->success() && reached_the_call(); }
   };
+
+  // So that pids() has them.
+  void wait_until_started() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this]() TRIREME_REQUIRES(mutex_) { return started_ || ended_; });
+  }
 
   void run() {
     std::optional<SpawnError> error;
@@ -237,6 +290,7 @@ class SpawnContext::Impl {
     for (size_t rank = 0; rank < children_.size(); ++rank) {
       set_->start(children_[rank].spec);
       children_[rank].error.second.reset();
+      children_[rank].input.reset();
     }
   }
 
@@ -251,6 +305,7 @@ class SpawnContext::Impl {
     spec.inherited.push_back(error_fd);
     spec.program = "/proc/self/exe";  // also when the file was replaced or removed meanwhile; argv[0] stays as it was
     spec.directory = g_first_folder;
+    spec.input = children_[rank].input.get();
     return spec;
   }
 
@@ -271,16 +326,18 @@ class SpawnContext::Impl {
     if (event.kind == proc::Event::Kind::finished) state_->finished(event.process);
     if (event.kind != proc::Event::Kind::exited) return;
     child.ending = to_ending(event);
+    child.said = read_rest(child.error.first.get());
+    child.marked = child.said.starts_with(kReached);
+    if (child.marked) child.said.erase(0, 1);
     note_end(event.process);
-    state_->exited(event.process, {.success = event.status.success(),
-                                   .victim = child.unconfirmed,
-                                   .gave_up = child.unconfirmed,
-                                   .when = event.when});
+    state_->exited(
+        event.process,
+        {.success = child.succeeded(), .victim = child.unconfirmed, .gave_up = child.unconfirmed, .when = event.when});
   }
 
   void note_end(int rank) {
     Child& child = children_[static_cast<size_t>(rank)];
-    if (child.ending->success())
+    if (child.succeeded())
       early_ends_->note({.rank = rank, .local_rank = rank});
     else
       child.unconfirmed = early_ends_->gave_up(rank, *child.ending);
@@ -337,7 +394,14 @@ class SpawnContext::Impl {
   void note_pids() {
     const std::lock_guard lock(mutex_);
     pids_.resize(children_.size());
-    for (size_t rank = 0; rank < children_.size(); ++rank) pids_[rank] = set_->pid(static_cast<int>(rank));
+    bool all_started = true;
+    for (size_t rank = 0; rank < children_.size(); ++rank) {
+      pids_[rank] = set_->pid(static_cast<int>(rank));
+      all_started &= pids_[rank] != 0 || children_[rank].ending.has_value();
+    }
+    if (!all_started || started_) return;
+    started_ = true;
+    changed_.notify_all();
   }
 
   std::optional<SpawnError> verdict() {
@@ -347,15 +411,25 @@ class SpawnContext::Impl {
     Child& child = children_[static_cast<size_t>(*culprit)];
     if (early_ends_->gave_up(*culprit, *child.ending))
       if (const auto early = early_ends_->culprit_of(*culprit)) return early_error(*early);
+    if (!child.reached_the_call()) return unreached_error(*culprit);
     const auto code = exit_code_of(*child.ending);
-    const std::string said = printable(read_rest(child.error.first.get()));
-    if (!said.empty()) return SpawnError(*culprit, code, fmt::format("rank {} failed: {}", *culprit, said));
-    const Diagnosis diagnosis = diagnose(*child.ending, child.tail.lines());
-    const bool early = !child.reached[0] && !child.reached[1];
-    return SpawnError(*culprit, code,
-                      fmt::format("rank {} ended{}: {}{}{}", *culprit, early ? " before it reached spawn()" : "",
-                                  diagnosis.words, diagnosis.advice.empty() ? "" : "; " + diagnosis.advice,
-                                  early ? "; its last lines were:\n" + trireme::join(child.tail.lines(), "\n") : ""));
+    if (!child.said.empty())
+      return SpawnError(*culprit, code, fmt::format("rank {} failed: {}", *culprit, printable_lines(child.said)));
+    return SpawnError(*culprit, code, fmt::format("rank {} ended: {}", *culprit, words_about(child)));
+  }
+
+  static std::string words_about(const Child& child) {
+    const Diagnosis diagnosis = diagnose(*child.ending, child.tail.lines(), Starter::spawn);
+    return diagnosis.words + (diagnosis.advice.empty() ? "" : "; " + diagnosis.advice);
+  }
+
+  SpawnError unreached_error(int rank) const {
+    const Child& child = children_[static_cast<size_t>(rank)];
+    const std::string lines = trireme::join(child.tail.lines(), "\n");
+    return {rank, child.ending->success() ? exit_code::kUsage : exit_code_of(*child.ending),
+            fmt::format("rank {} ended before it reached spawn(): {}; every copy of the program runs main() again and "
+                        "must reach the same call, and what a pipe or a terminal has sent is not there a second time{}",
+                        rank, words_about(child), lines.empty() ? "" : "; its last lines were:\n" + lines)};
   }
 
   static SpawnError early_error(const WorkerEnding& early) {
@@ -380,6 +454,7 @@ class SpawnContext::Impl {
 
   mutable Mutex mutex_;
   std::condition_variable changed_;
+  bool started_ TRIREME_GUARDED_BY(mutex_) = false;  // every process has a number, or has ended already
   bool ended_ TRIREME_GUARDED_BY(mutex_) = false;
   std::optional<SpawnError> error_ TRIREME_GUARDED_BY(mutex_);
   std::vector<int> pids_ TRIREME_GUARDED_BY(mutex_);

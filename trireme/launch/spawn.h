@@ -15,9 +15,10 @@
 //
 // A process of spawn is this program executed once more with the same arguments: it runs main() up to the same call,
 // runs the function there and ends; it never returns from spawn. So main() must come the same way to the call (no
-// random branches), and what it computes before, every process computes again. What main() prints before the call is
-// shown once, by the parent. Several spawns in one program work, one after the other; spawn inside a spawned function
-// does not.
+// random branches), and what it computes before, every process computes again. A process that ends before the call has
+// failed, with whatever exit code. What main() prints before the call is shown once, by the parent. Standard input that
+// is a file is read by each process from where this one began; of a pipe or a terminal they see the end. Several spawns
+// in one program work, one after the other; spawn inside a spawned function does not.
 //
 // Output of the processes appears on the parent's console, each line after its rank; there are no log files.
 #pragma once
@@ -31,6 +32,7 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/cxx20.h"
 #include "trireme/core/error.h"
 
 namespace trireme {
@@ -59,7 +61,7 @@ class SpawnContext {
  public:
   /// Waits for all processes: true when all have succeeded, false when the time is over first. Throws SpawnError.
   bool join(std::optional<std::chrono::steady_clock::duration> timeout = std::nullopt);
-  /// Process ids in rank order; 0 for one that has not started yet or is gone.
+  /// Process ids in rank order; 0 for one that is gone.
   std::vector<int> pids() const;
 
   class Impl;

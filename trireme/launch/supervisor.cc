@@ -254,8 +254,8 @@ WorkerEnding Supervisor::culprit_behind(const Worker& worker) {
 
 void Supervisor::interrupt(int signal) {
   if (!state_.interrupt(signal, Clock::now())) return;
-  context_.console.say(fmt::format("{}: passed on to the workers, which have {:g} s to end; a second signal kills them",
-                                   signal_name(signal), std::chrono::duration<double>(context_.request.grace).count()));
+  log_info("{}: passed on to the workers, which have {:g} s to end; a second signal kills them", signal_name(signal),
+           std::chrono::duration<double>(context_.request.grace).count());
   send_due_signals();
   context_.meeting.link().report(JobOutcome::of_signal(signal, host_name()));
 }

@@ -56,8 +56,10 @@ TEST_P(Counts, AreTheAuthors) {
 INSTANTIATE_TEST_SUITE_P(
     Networks, Counts,
     ::testing::Values(
-        Expected{"LeNet", 61'610, 10}, Expected{"MnistPerceptron", 407'050, 4}, Expected{"ResNet18", 11'689'512, 62},
-        Expected{"ResNet34", 21'797'672, 110}, Expected{"ResNet50", 25'557'032, 161, 25'610'152},
+        Expected{"LeNet", 61'610, 10}, Expected{"MnistPerceptron", 407'050, 4}, Expected{"resnet18", 11'689'512, 62},
+        Expected{"resnet34", 21'797'672, 110}, Expected{"resnet50", 25'557'032, 161, 25'610'152},
+        Expected{"resnet101", 44'549'160, 314}, Expected{"ResNet18", 11'693'736, 65},
+        Expected{"ResNet34", 21'801'896, 113}, Expected{"ResNet50", 25'557'032, 161, 25'610'152},
         Expected{"ResNet101", 44'549'160, 314}, Expected{"ResNet50_vd", 25'576'264, 167},
         Expected{"mobilenet_v3_small", 2'542'856, 142}, Expected{"mobilenet_v3_large", 5'483'032, 174},
         Expected{"MobileNetV3_small_x1_0", 2'939'958, 144, 2'952'102},
@@ -86,8 +88,10 @@ void expect_names(const Classifier& net, const std::vector<std::string>& some) {
 TEST(Names, AreTheAuthors) {
   expect_names(*lenet(), {"features.0.weight", "features.3.bias", "fc.2.weight"});
   expect_names(*mnist_perceptron(), {"1.weight", "4.bias"});
-  expect_names(*resnet50_vd(), {"stem.2.conv.weight", "stem.0.bn.bias", "blocks.0.short.conv.weight",
-                                "blocks.3.conv1.bn.weight", "blocks.15.conv2.conv.weight", "fc.bias"});
+  expect_names(*clas_resnet(18), {"stem.0.conv.weight", "stem.0.bn.bias", "blocks.0.short.conv.weight",
+                                  "blocks.7.conv1.bn.weight", "blocks.6.short.bn.bias", "fc.weight"});
+  expect_names(*clas_resnet_vd(50), {"stem.2.conv.weight", "stem.0.bn.bias", "blocks.0.short.conv.weight",
+                                     "blocks.3.conv1.bn.weight", "blocks.15.conv2.conv.weight", "fc.bias"});
   expect_names(*create("MobileNetV3_small_x0_35"),
                {"conv.conv.weight", "blocks.0.expand_conv.conv.weight", "blocks.0.mid_se.conv2.bias",
                 "blocks.10.bottleneck_conv.bn.weight", "blocks.10.linear_conv.bn.bias", "last_second_conv.bn.weight",

@@ -12,6 +12,7 @@
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
+#include "trireme/nn/fused/inverted_residual.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/layers.h"
 
@@ -77,13 +78,22 @@ struct Variant {
 class InvertedResidual : public torch::nn::Module {
  public:
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor y = layers_->forward(x);
+    const nn::fused::InvertedResidual block{.expand = expand_.is_empty() ? nullptr : expand_.get(),
+                                            .depthwise = depthwise_.get(),
+                                            .squeeze = squeeze_.is_empty() ? nullptr : squeeze_.get(),
+                                            .project = project_.get(),
+                                            .shortcut = shortcut_};
+    if (nn::fused::can_fuse(block, x)) return nn::fused::inverted_residual(block, x);
+    torch::Tensor y = depthwise_->forward(expand_ ? expand_->forward(x) : x);
+    if (squeeze_) y = squeeze_->forward(y);
+    y = project_->forward(y);
     return shortcut_ ? y + x : y;
   }
 
  protected:
   InvertedResidual(int64_t in, const Row& row) : shortcut_(row.stride == 1 && in == row.out) {}
-  torch::nn::Sequential layers_;
+  ConvBnAct expand_{nullptr}, depthwise_{nullptr}, project_{nullptr};
+  SqueezeExcite squeeze_{nullptr};
 
  private:
   bool shortcut_;
@@ -101,14 +111,18 @@ class TorchvisionBlockImpl : public InvertedResidual {
  public:
   TorchvisionBlockImpl(int64_t in, const Row& row) : InvertedResidual(in, row) {
     const auto [kernel, wide, out, squeeze, activation, stride] = row;
-    if (wide != in) layers_->push_back(torchvision_conv({.in = in, .out = wide, .activation = activation}));
-    layers_->push_back(torchvision_conv(
-        {.in = wide, .out = wide, .kernel = kernel, .stride = stride, .groups = wide, .activation = activation}));
+    torch::nn::Sequential layers;
+    if (wide != in) expand_ = torchvision_conv({.in = in, .out = wide, .activation = activation});
+    depthwise_ = torchvision_conv(
+        {.in = wide, .out = wide, .kernel = kernel, .stride = stride, .groups = wide, .activation = activation});
     const int64_t quarter = wide / 4;
-    if (squeeze)
-      layers_->push_back(SqueezeExcite({.channels = wide, .squeeze = make_divisible(static_cast<double>(quarter))}));
-    layers_->push_back(torchvision_conv({.in = wide, .out = out, .activation = Activation::none}));
-    register_module("block", layers_);
+    if (squeeze) squeeze_ = SqueezeExcite({.channels = wide, .squeeze = make_divisible(static_cast<double>(quarter))});
+    project_ = torchvision_conv({.in = wide, .out = out, .activation = Activation::none});
+    if (expand_) layers->push_back(expand_);
+    layers->push_back(depthwise_);
+    if (squeeze_) layers->push_back(squeeze_);
+    layers->push_back(project_);
+    register_module("block", layers);
   }
 };
 TORCH_MODULE(TorchvisionBlock);
@@ -117,24 +131,18 @@ class ClasBlockImpl : public InvertedResidual {
  public:
   ClasBlockImpl(int64_t in, const Row& row) : InvertedResidual(in, row) {
     const auto [kernel, wide, out, squeeze, activation, stride] = row;
-    add("expand_conv", ConvBnAct({.in = in, .out = wide, .activation = activation}));
-    add("bottleneck_conv",
+    expand_ = register_module("expand_conv", ConvBnAct({.in = in, .out = wide, .activation = activation}));
+    depthwise_ = register_module(
+        "bottleneck_conv",
         ConvBnAct(
             {.in = wide, .out = wide, .kernel = kernel, .stride = stride, .groups = wide, .activation = activation}));
     if (squeeze)
-      add("mid_se", SqueezeExcite({.channels = wide,
-                                   .squeeze = wide / 4,
-                                   .gate = Activation::hardsigmoid_fifth,
-                                   .squeeze_name = "conv1",
-                                   .excite_name = "conv2"}));
-    add("linear_conv", ConvBnAct({.in = wide, .out = out, .activation = Activation::none}));
-  }
-
- private:
-  // In the sequence for forward() and under its name here: only the latter is registered.
-  template <typename Layer>
-  void add(const char* name, const Layer& layer) {
-    layers_->push_back(register_module(name, layer));
+      squeeze_ = register_module("mid_se", SqueezeExcite({.channels = wide,
+                                                          .squeeze = wide / 4,
+                                                          .gate = Activation::hardsigmoid_fifth,
+                                                          .squeeze_name = "conv1",
+                                                          .excite_name = "conv2"}));
+    project_ = register_module("linear_conv", ConvBnAct({.in = wide, .out = out, .activation = Activation::none}));
   }
 };
 TORCH_MODULE(ClasBlock);

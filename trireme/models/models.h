@@ -4,8 +4,9 @@
 //   DataParallel model(models::resnet50({.class_num = 10}), world);      // as a program says it
 //
 // Names are PaddleClas' ("ResNet50", "MobileNetV3_small_x1_0", "PPLCNet_x0_25") and torchvision's ("resnet50",
-// "mobilenet_v3_small"). ResNet18 to 101 are one network under both names, with torchvision's parameter names;
-// MobileNetV3 are two, since PaddleClas' has another head. Weights start at random, as their authors do it.
+// "mobilenet_v3_small"). Each has its author's parameter names and layers, so that its author's weights load: ResNet50 and
+// resnet50 differ in names only, ResNet18 and resnet18 in a convolution, MobileNetV3 in the head. Weights start at random,
+// as their authors do it.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,15 @@ ClassifierPtr lenet(int64_t class_num);
 /// 784 - 512 - ReLU - dropout - 10, the first network of Paddle's tutorials, for 28 x 28 images.
 ClassifierPtr mnist_perceptron(const ModelOptions& options = {});
 
-/// He et al. 2015.
+/// He et al. 2015, torchvision's layout.
 ClassifierPtr resnet18(const ModelOptions& options = {});
 ClassifierPtr resnet34(const ModelOptions& options = {});
 ClassifierPtr resnet50(const ModelOptions& options = {});
 ClassifierPtr resnet101(const ModelOptions& options = {});
+/// The same in PaddleClas' layout: 18, 34, 50 or 101 layers.
+ClassifierPtr clas_resnet(int layers, const ModelOptions& options = {});
 /// He et al. 2018, variant D: three 3x3 convolutions first, and pooling on the shortcuts. PaddleClas' layout.
-ClassifierPtr resnet50_vd(const ModelOptions& options = {});
+ClassifierPtr clas_resnet_vd(int layers, const ModelOptions& options = {});
 
 /// Howard et al. 2019, torchvision's layout.
 ClassifierPtr mobilenet_v3_small(const ModelOptions& options = {});

@@ -48,13 +48,102 @@ TEST(Create, FollowsOptions) {
   EXPECT_EQ(lenet(5)->forward(torch::randn({3, 1, 28, 28})).size(1), 5);
 }
 
-TEST(Create, BothNamesOfAResNetMeanTheSame) {
-  torch::manual_seed(1);
-  const auto clas = create("ResNet18");
-  torch::manual_seed(1);
-  const auto vision = create("resnet18");
-  EXPECT_EQ(clas->named_parameters().keys(), vision->named_parameters().keys());
-  EXPECT_TRUE(torch::equal(clas->parameters()[0], vision->parameters()[0]));
+/// Parameters and statistics in the order of the network.
+std::vector<torch::Tensor> tensors_of(const Classifier& net) {
+  std::vector<torch::Tensor> all = net.parameters();
+  for (const torch::Tensor& buffer : net.buffers()) all.push_back(buffer);
+  return all;
+}
+
+// torchvision's and PaddleClas' register their layers in the same order, under other names.
+TEST(ClasResNet, ComputesWhatTorchvisionsDoesWithTheSameWeights) {
+  const torch::NoGradGuard no_grad;
+  const torch::Tensor images = torch::randn({2, 3, 64, 64});
+  for (const char* name : {"resnet18", "resnet50"}) {
+    const auto vision = create(name, {.class_num = 10});
+    make_worn(*vision);
+    const bool basic = std::string(name) == "resnet18";
+    const auto clas =
+        basic ? clas_resnet(18, {.class_num = 10, .first_short_conv = false}) : clas_resnet(50, {.class_num = 10});
+    const auto from = tensors_of(*vision), to = tensors_of(*clas);
+    ASSERT_EQ(from.size(), to.size()) << name;
+    for (size_t i = 0; i < from.size(); ++i) to[i].copy_(from[i]);
+    vision->eval();
+    clas->eval();
+    EXPECT_TRUE(torch::allclose(clas->forward(images), vision->forward(images), 1e-5, 1e-5)) << name;
+  }
+}
+
+TEST(ClasResNet, TheFirstShortcutNeedsItsConvolutionWhereItWidens) {
+  EXPECT_THAT(refusal([] { create("ResNet50", {.first_short_conv = false}); }), HasSubstr("64 channels to 256"));
+  EXPECT_THAT(refusal([] { create("PPLCNet_x0_25", {.first_short_conv = true}); }), HasSubstr("not an option of this"));
+  EXPECT_THAT(refusal([] { clas_resnet(19); }), HasSubstr("there is no ResNet19; ResNets have 18, 34, 50 or 101"));
+}
+
+/// The height of what the last stage gives for an image of 64 pixels, without the pooling of a ResNet.
+int64_t last_size(const std::string& name, const std::vector<int64_t>& strides) {
+  const torch::NoGradGuard no_grad;
+  const auto net = create(name, {.class_num = 10, .stride_list = strides});
+  net->eval();
+  const auto last = name == "PPLCNet_x0_25" ? "blocks6" : "blocks";
+  torch::Tensor x = torch::randn({1, 3, 64, 64});
+  const auto modules = net->named_children();
+  if (name == "PPLCNet_x0_25") {
+    x = modules["conv1"]->as<nn::ConvBnActImpl>()->forward(x);
+    for (const char* stage : {"blocks2", "blocks3", "blocks4", "blocks5"})
+      x = modules[stage]->as<torch::nn::SequentialImpl>()->forward(x);
+  } else {
+    x = modules["stem"]->as<torch::nn::SequentialImpl>()->forward(x);
+  }
+  return modules[last]->as<torch::nn::SequentialImpl>()->forward(x).size(2);
+}
+
+TEST(StrideList, ChangesTheNetwork) {
+  EXPECT_EQ(last_size("PPLCNet_x0_25", {}), 2);
+  EXPECT_EQ(last_size("PPLCNet_x0_25", {2, 2, 2, 1, 1}), 8);
+  EXPECT_EQ(last_size("PPLCNet_x0_25", {1, 2, 2, 2, 2}), 4);
+  EXPECT_EQ(last_size("ResNet18", {}), 4);
+  EXPECT_EQ(last_size("ResNet18", {2, 2, 2, 1, 1}), 16);
+  EXPECT_EQ(last_size("ResNet50_vd", {2, 2, 2, 2, 1}), 8);
+  const auto pooled = create("ResNet18", {.class_num = 10, .stride_list = {2, 1, 2, 2, 2}});
+  EXPECT_EQ(pooled->forward(torch::randn({2, 3, 32, 32})).sizes(), torch::IntArrayRef({2, 10}));
+}
+
+TEST(StrideList, MustFitTheNetwork) {
+  EXPECT_THAT(refusal([] {
+                create("PPLCNet_x0_25", {.stride_list = {2, 2}});
+              }),
+              HasSubstr("PPLCNet: stride_list has 2 numbers; it must have 5"));
+  EXPECT_THAT(refusal([] { create("ResNet18", {.stride_list = {2, 2, 2, 0, 1}}); }), HasSubstr("stride_list is 0"));
+  EXPECT_THAT(refusal([] { create("mobilenet_v3_small", {.stride_list = {2}}); }), HasSubstr("not an option of this"));
+  EXPECT_THAT(refusal([] {
+                create("ResNet18", {.small_input = true, .stride_list = {1, 1, 2, 2, 2}});
+              }),
+              HasSubstr("small_input and stride_list"));
+}
+
+TEST(LrMultList, NamesEveryStage) {
+  const auto factor = [](const Classifier& net, const std::string& name) {
+    for (const LrFactor& one : net.lr_factors())
+      if (name.starts_with(one.prefix)) return one.factor;
+    return 1.0;
+  };
+  const auto lcnet = create("PPLCNet_x0_25", {.lr_mult_list = {0, 0.2, 0.3, 0.4, 0.5, 0.6}});
+  EXPECT_EQ(factor(*lcnet, "conv1.conv.weight"), 0);
+  EXPECT_EQ(factor(*lcnet, "blocks2.0.dw_conv.conv.weight"), 0.2);
+  EXPECT_EQ(factor(*lcnet, "blocks6.1.se.conv1.bias"), 0.6);
+  EXPECT_EQ(factor(*lcnet, "last_conv.weight"), 1);
+  const auto resnet = create("ResNet18", {.lr_mult_list = {0.1, 0.2, 0.3, 0.4, 0.5}});
+  EXPECT_EQ(factor(*resnet, "stem.0.bn.weight"), 0.1);
+  EXPECT_EQ(factor(*resnet, "blocks.1.conv0.conv.weight"), 0.2);
+  EXPECT_EQ(factor(*resnet, "blocks.2.short.conv.weight"), 0.3);
+  EXPECT_EQ(factor(*resnet, "blocks.7.conv1.bn.bias"), 0.5);
+  EXPECT_EQ(factor(*resnet, "fc.weight"), 1);
+  EXPECT_THAT(refusal([] {
+                create("PPLCNet_x0_25", {.lr_mult_list = {1, 1, 1, 1, 1}});
+              }),
+              HasSubstr("lr_mult_list has 5 numbers; it must have 6"));
+  EXPECT_THAT(refusal([] { create("ResNet18", {.lr_mult_list = {1, 1, -1, 1, 1}}); }), HasSubstr("not be negative"));
 }
 
 TEST(MakeDivisible, NeverLosesMoreThanATenth) {
@@ -123,8 +212,9 @@ TEST_P(Network, ATraceServesOtherBatches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, Network,
-                         ::testing::Values("ResNet18", "ResNet50_vd", "mobilenet_v3_small", "MobileNetV3_small_x0_35",
-                                           "PPLCNet_x0_25", "PPLCNetV2_base", "PPHGNet_tiny"),
+                         ::testing::Values("resnet18", "ResNet18", "ResNet50_vd", "mobilenet_v3_small",
+                                           "MobileNetV3_small_x0_35", "PPLCNet_x0_25", "PPLCNetV2_base",
+                                           "PPHGNet_tiny"),
                          [](const auto& one) { return one.param; });
 
 class SmallInput : public ::testing::TestWithParam<const char*> {};
@@ -135,7 +225,7 @@ TEST_P(SmallInput, KeepsEnoughPixelsOfADigit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Zoo, SmallInput,
-                         ::testing::Values("LeNet", "MnistPerceptron", "ResNet18", "mobilenet_v3_small",
+                         ::testing::Values("LeNet", "MnistPerceptron", "resnet18", "ResNet18", "mobilenet_v3_small",
                                            "MobileNetV3_small_x0_35", "PPLCNet_x0_25", "PPLCNetV2_base"),
                          [](const auto& one) { return one.param; });
 

@@ -2,11 +2,13 @@
 #include <fmt/core.h>
 #include <torch/torch.h>
 
+#include <array>
 #include <span>
 #include <vector>
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
+#include "trireme/nn/fused/inverted_residual.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/layers.h"
 
@@ -20,28 +22,29 @@ using nn::ConvBnAct;
 constexpr auto HS = Activation::hardswish;
 
 struct Row {
-  int64_t kernel, in, out, stride;
+  int64_t kernel, in, out;
   bool squeeze;
 };
 
-// Table 2 of the paper; a stage per image size, named blocks2 to blocks6.
-constexpr Row kBlocks2[] = {{3, 16, 32, 1, false}};
-constexpr Row kBlocks3[] = {{3, 32, 64, 2, false}, {3, 64, 64, 1, false}};
-constexpr Row kBlocks4[] = {{3, 64, 128, 2, false}, {3, 128, 128, 1, false}};
-constexpr Row kBlocks5[] = {{3, 128, 256, 2, false}, {5, 256, 256, 1, false}, {5, 256, 256, 1, false},
-                            {5, 256, 256, 1, false}, {5, 256, 256, 1, false}, {5, 256, 256, 1, false}};
-constexpr Row kBlocks6[] = {{5, 256, 512, 2, true}, {5, 512, 512, 1, true}};
-constexpr std::span<const Row> kStages[] = {kBlocks2, kBlocks3, kBlocks4, kBlocks5, kBlocks6};
+// Table 2 of the paper; a stage per image size, named blocks2 to blocks6, whose first block shrinks the image (not of
+// blocks2).
+constexpr Row kBlocks2[] = {{3, 16, 32, false}};
+constexpr Row kBlocks3[] = {{3, 32, 64, false}, {3, 64, 64, false}};
+constexpr Row kBlocks4[] = {{3, 64, 128, false}, {3, 128, 128, false}};
+constexpr Row kBlocks5[] = {{3, 128, 256, false}, {5, 256, 256, false}, {5, 256, 256, false},
+                            {5, 256, 256, false}, {5, 256, 256, false}, {5, 256, 256, false}};
+constexpr Row kBlocks6[] = {{5, 256, 512, true}, {5, 512, 512, true}};
+constexpr std::array<std::span<const Row>, 5> kStages = {kBlocks2, kBlocks3, kBlocks4, kBlocks5, kBlocks6};
 constexpr int64_t kStem = 16, kLast = 512, kHead = 1280;
 
 class DepthwiseSeparableImpl : public torch::nn::Module {
  public:
-  DepthwiseSeparableImpl(const Row& row, double scale) {
+  DepthwiseSeparableImpl(const Row& row, int64_t stride, double scale) {
     const int64_t in = make_divisible(static_cast<double>(row.in) * scale);
     const int64_t out = make_divisible(static_cast<double>(row.out) * scale);
     dw_ = register_module(
         "dw_conv",
-        ConvBnAct({.in = in, .out = in, .kernel = row.kernel, .stride = row.stride, .groups = in, .activation = HS}));
+        ConvBnAct({.in = in, .out = in, .kernel = row.kernel, .stride = stride, .groups = in, .activation = HS}));
     if (row.squeeze)
       se_ = register_module(
           "se",
@@ -50,6 +53,9 @@ class DepthwiseSeparableImpl : public torch::nn::Module {
   }
 
   torch::Tensor forward(torch::Tensor x) {
+    const nn::fused::InvertedResidual block{
+        .depthwise = dw_.get(), .squeeze = se_.is_empty() ? nullptr : se_.get(), .project = pw_.get()};
+    if (nn::fused::can_fuse(block, x)) return nn::fused::inverted_residual(block, x);
     x = dw_->forward(x);
     if (se_) x = se_->forward(x);
     return pw_->forward(x);
@@ -61,9 +67,10 @@ class DepthwiseSeparableImpl : public torch::nn::Module {
 };
 TORCH_MODULE(DepthwiseSeparable);
 
-torch::nn::Sequential stage(std::span<const Row> rows, double scale) {
+/// The first block has the stage's stride.
+torch::nn::Sequential stage(std::span<const Row> rows, int64_t stride, double scale) {
   torch::nn::Sequential blocks;
-  for (const Row& row : rows) blocks->push_back(DepthwiseSeparable(row, scale));
+  for (const Row& row : rows) blocks->push_back(DepthwiseSeparable(row, blocks->is_empty() ? stride : 1, scale));
   return blocks;
 }
 
@@ -76,14 +83,19 @@ class PPLCNet : public Classifier {
                                                 .kernel = 3,
                                                 .stride = settings.stem_stride(),
                                                 .activation = HS}));
-    for (const auto& rows : kStages)
-      stages_.emplace_back(register_module(fmt::format("blocks{}", stages_.size() + 2), stage(rows, scale)));
+    for (const auto& rows : kStages) {
+      const size_t i = stages_.size();
+      stages_.emplace_back(
+          register_module(fmt::format("blocks{}", i + 2), stage(rows, i == 0 ? 1 : settings.strides[i], scale)));
+    }
     const int64_t last = make_divisible(kLast * scale);
     last_conv_ = register_module("last_conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(last, kHead, 1).bias(false)));
     register_module("dropout", dropout_);
     fc_ = register_module("fc", torch::nn::Linear(kHead, settings.class_num));
     nn::kaiming_convs(*this, nn::Fan::in);
     nn::xavier_linears(*this);
+    for (size_t i = 0; i < settings.lr_mult_list.size(); ++i)
+      lr_factors_.push_back({i == 0 ? "conv1." : fmt::format("blocks{}.", i + 1), settings.lr_mult_list[i]});
   }
 
   torch::Tensor forward(torch::Tensor x) override {
@@ -105,8 +117,9 @@ class PPLCNet : public Classifier {
 }  // namespace pplcnet_parts
 
 ClassifierPtr pplcnet(double scale, const ModelOptions& options) {
-  return std::make_shared<pplcnet_parts::PPLCNet>(positive_scale("PPLCNet", scale),
-                                                  settle("PPLCNet", options, {.dropout = 0.2}));
+  return std::make_shared<pplcnet_parts::PPLCNet>(
+      positive_scale("PPLCNet", scale),
+      settle("PPLCNet", options, {.dropout = 0.2, .lr_parts = pplcnet_parts::kStages.size() + 1}));
 }
 
 }  // namespace trireme::models

@@ -17,14 +17,19 @@ ClassifierPtr scaled(const ModelOptions& options) {
   return family(percent / 100.0, options);
 }
 
+template <ClassifierPtr (*family)(int, const ModelOptions&), int layers>
+ClassifierPtr deep(const ModelOptions& options) {
+  return family(layers, options);
+}
+
 constexpr auto kEntries = std::to_array<Entry>({
     {"LeNet", lenet},
     {"MnistPerceptron", mnist_perceptron},
-    {"ResNet18", resnet18},
-    {"ResNet34", resnet34},
-    {"ResNet50", resnet50},
-    {"ResNet101", resnet101},
-    {"ResNet50_vd", resnet50_vd},
+    {"ResNet18", deep<clas_resnet, 18>},
+    {"ResNet34", deep<clas_resnet, 34>},
+    {"ResNet50", deep<clas_resnet, 50>},
+    {"ResNet101", deep<clas_resnet, 101>},
+    {"ResNet50_vd", deep<clas_resnet_vd, 50>},
     {"resnet18", resnet18},
     {"resnet34", resnet34},
     {"resnet50", resnet50},

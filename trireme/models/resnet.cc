@@ -23,10 +23,10 @@ struct Row {
   int64_t expansion() const { return bottleneck ? 4 : 1; }
 };
 
-constexpr Row kResNet18 = {"ResNet18", false, {2, 2, 2, 2}};
-constexpr Row kResNet34 = {"ResNet34", false, {3, 4, 6, 3}};
-constexpr Row kResNet50 = {"ResNet50", true, {3, 4, 6, 3}};
-constexpr Row kResNet101 = {"ResNet101", true, {3, 4, 23, 3}};
+constexpr Row kResNet18 = {"resnet18", false, {2, 2, 2, 2}};
+constexpr Row kResNet34 = {"resnet34", false, {3, 4, 6, 3}};
+constexpr Row kResNet50 = {"resnet50", true, {3, 4, 6, 3}};
+constexpr Row kResNet101 = {"resnet101", true, {3, 4, 23, 3}};
 constexpr std::array<int64_t, 4> kWidth = {64, 128, 256, 512};
 
 struct BlockShape {
@@ -40,10 +40,10 @@ class BlockImpl : public torch::nn::Module {
     if (row.bottleneck) {
       add({.in = in, .out = width});
       add({.in = width, .out = width, .kernel = 3, .stride = stride});
-      add({.in = width, .out = out, .activation = Activation::none});
+      add({.in = width, .out = out});
     } else {
       add({.in = in, .out = width, .kernel = 3, .stride = stride});
-      add({.in = width, .out = out, .kernel = 3, .activation = Activation::none});
+      add({.in = width, .out = out, .kernel = 3});
     }
     if (stride != 1 || in != out)
       downsample_ = register_module("downsample", nn::ConvBnAct({.in = in,
@@ -56,8 +56,8 @@ class BlockImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {
     torch::Tensor y = x;
-    for (auto& unit : units_) y = unit.forward(y);
-    return y.add_(downsample_ ? downsample_->forward(x) : x).relu_();
+    for (size_t i = 0; i + 1 < units_.size(); ++i) y = units_[i].forward(y);
+    return units_.back().forward_adding(y, downsample_ ? downsample_->forward(x) : x);
   }
 
  private:

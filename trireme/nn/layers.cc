@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/nn/fused/batch_norm_act.h"
 
 namespace trireme::nn {
 namespace {
@@ -70,7 +71,16 @@ ConvBnUnit::ConvBnUnit(torch::nn::Module& parent, const ConvBnActOptions& option
       activation_(options.activation) {}
 
 torch::Tensor ConvBnUnit::forward(const torch::Tensor& x) {
-  return activate_in_place(bn_->forward(conv_->forward(x)), activation_);
+  return forward_adding(x, {});
+}
+
+torch::Tensor ConvBnUnit::forward_adding(const torch::Tensor& x, const torch::Tensor& residual) {
+  const torch::Tensor raw = conv_->forward(x);
+  if (fused::can_fuse_input(raw) && fused::can_fuse_norm(bn_, activation_))
+    return fused::batch_norm_act(bn_, raw, activation_, residual);
+  torch::Tensor y = bn_->forward(raw);
+  if (residual.defined()) y.add_(residual);
+  return activate_in_place(y, activation_);
 }
 
 FoldedConv ConvBnUnit::folded() const {

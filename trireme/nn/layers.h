@@ -73,8 +73,14 @@ class ConvBnUnit {
   /// Registers the layers in `parent`. UsageError for sizes that make no convolution.
   ConvBnUnit(torch::nn::Module& parent, const ConvBnActOptions& options);
   torch::Tensor forward(const torch::Tensor& x);
+  /// With something added between normalisation and activation, as at the end of a residual block.
+  torch::Tensor forward_adding(const torch::Tensor& x, const torch::Tensor& residual);
   /// From the running statistics.
   FoldedConv folded() const;
+
+  const torch::nn::Conv2d& conv() const { return conv_; }
+  const torch::nn::BatchNorm2d& bn() const { return bn_; }
+  Activation activation() const { return activation_; }
 
  private:
   torch::nn::Conv2d conv_;
@@ -104,6 +110,10 @@ class SqueezeExciteImpl : public torch::nn::Module {
   /// UsageError unless both widths are 1 or more.
   explicit SqueezeExciteImpl(const SqueezeExciteOptions& options);
   torch::Tensor forward(const torch::Tensor& x);
+
+  const torch::nn::Conv2d& squeeze() const { return squeeze_; }
+  const torch::nn::Conv2d& excite() const { return excite_; }
+  Activation gate() const { return gate_; }
 
  private:
   torch::nn::Conv2d squeeze_;

@@ -6,6 +6,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/state_text.h"
 #include "trireme/optim/optimizers.h"
+#include "trireme/optim/split_tensors.h"
 #include "trireme/optim/tensors.h"
 
 namespace trireme::optim {
@@ -95,6 +96,9 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   torch::NoGradGuard no_grad;
   const std::vector<Tensor> parameters = parameters_of(optimizer);
   Tensor found = unscale_all(parameters, scale_);
+  for (const SplitGroup& group : by_split(parameters))
+    if (group.how) group.how->max(found);
+  if (const auto model = spread_of(parameters)) model->max(found);
   if (options_.agree) options_.agree(found);
   unscaled_.push_back({.optimizer = &optimizer, .found = found});
 }

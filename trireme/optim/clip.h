@@ -3,6 +3,8 @@
 //   torch::Tensor norm = clip_grad_norm(model->parameters(), 1.0);        // between backward() and step()
 //
 // With a GradScaler: after its unscale_(). With DataParallel the gradients are equal on all ranks, and so is the norm.
+// With ShardedDataParallel and Pipeline, for model.parameters(), it is the norm over all ranks' parts, and every rank must
+// call it.
 #pragma once
 
 #include <torch/types.h>

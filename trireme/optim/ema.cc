@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "trireme/core/error.h"
+#include "trireme/optim/split_tensors.h"
 #include "trireme/optim/tensors.h"
 
 namespace trireme::optim {
@@ -22,12 +23,15 @@ Tensor first_average(const Tensor& live) {
 Ema::Ema(const torch::nn::Module& model, Options options) : options_(options) {
   if (!(options.decay >= 0 && options.decay <= 1))
     throw UsageError("Ema: decay {} must lie in [0, 1]; 0.9999 is usual", options.decay);
-  const auto add = [this](const std::string& name, const Tensor& tensor) {
+  std::vector<Tensor> originals, averages;
+  const auto add = [&](const std::string& name, const Tensor& tensor) {
     live_.push_back(tensor.detach());  // shares the memory, and may be written
-    averages_.emplace_back(name, first_average(tensor));
+    originals.push_back(tensor);
+    averages.push_back(averages_.emplace_back(name, first_average(tensor)).second);
   };
-  for (const auto& item : model.named_parameters()) add(item.key(), item.value());
+  for (const auto& item : model.named_parameters()) add(item.key(), piece_of(item.value()));
   for (const auto& item : model.named_buffers()) add(item.key(), item.value());
+  split_ = mark_split_like(averages, originals);
 }
 
 void Ema::follow_weights() {

@@ -7,7 +7,8 @@
 // As in PaddleClas it covers parameters and buffers alike (batch-norm statistics too): a = decay * a + (1 - decay) * w;
 // whole numbers are copied. Averages of half precision weights are kept in float.
 // Requires: the model is on its device before; its tensors are shared and kept alive. Each rank holds its own average;
-// with equal weights they are equal. Thread rule: that of the model.
+// with equal weights they are equal. Of a model that is split over the ranks each rank averages its own pieces: every
+// rank makes the same calls. Thread rule: that of the model.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -16,6 +17,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "trireme/optim/split_tensors.h"
 
 namespace trireme::optim {
 
@@ -55,7 +58,7 @@ class Ema {
   };
   Applied apply() { return Applied(*this); }
 
-  /// The averages by the model's names, shared and not copied: for a checkpoint.
+  /// The averages by the model's names, shared and not copied: for a checkpoint. Of split parameters this rank's pieces.
   const NamedTensors& state() const { return averages_; }
   /// Takes the values of another Ema of the same model. Throws UsageError that names the first tensor that is missing
   /// or has another shape; then nothing is changed.
@@ -65,6 +68,7 @@ class Ema {
   Options options_;
   std::vector<torch::Tensor> live_;  // the model's own tensors
   NamedTensors averages_;            // in the same order
+  SplitMarks split_;                 // of the averages of split parameters
   bool begun_ = false;
   bool applied_ = false;
 };

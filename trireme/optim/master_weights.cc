@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/optim/optimizers.h"
+#include "trireme/optim/split_tensors.h"
 #include "trireme/optim/tensors.h"
 
 namespace trireme::optim {
@@ -57,6 +58,7 @@ MasterWeights::MasterWeights(const std::vector<Tensor>& parameters) : weights_(p
     if (is_new) master->second = make_master(weight);
     masters_.push_back(master->second);
   }
+  split_ = mark_split_like(masters_, weights_);
   note_versions();
 }
 
@@ -127,6 +129,13 @@ void MasterWeights::give_back() {
 
 void raise_precision(torch::nn::Module& module, MasterWeights* masters) {
   torch::NoGradGuard no_grad;
+  for (const auto& item : module.named_parameters())
+    if (!piece_of(item.value()).is_same(item.value()))
+      throw UsageError(
+          "raise_precision: parameter {} is split by ShardedDataParallel, which keeps its memory; save a Checkpoint "
+          "and "
+          "restore it into a model in float",
+          item.key());
   if (masters != nullptr) masters->give_back();
   for (Tensor& tensor : module.parameters())
     if (is_low_precision(tensor.scalar_type())) raise(tensor, tensor.to(torch::kFloat));

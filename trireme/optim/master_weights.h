@@ -10,6 +10,7 @@
 //
 // A parameter that is not of low precision (a norm's) is its own master. The gradients of the model are moved to the
 // masters, and gone from the model; optimizer.zero_grad() clears them there. DataParallel exchanges the model's.
+// With ShardedDataParallel the parameters are model.parameters(), this rank's pieces: masters are pieces too.
 // Thread rule: that of the model.
 #pragma once
 
@@ -20,6 +21,8 @@
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
+
+#include "trireme/optim/split_tensors.h"
 
 namespace trireme::optim {
 
@@ -64,10 +67,12 @@ class MasterWeights {
   std::vector<torch::Tensor> masters_;
   std::vector<Version> versions_;  // of the weights as the masters know them
   std::unordered_map<const void*, torch::Tensor> master_of_;
+  SplitMarks split_;  // of masters of split weights
 };
 
 /// The way back from lower_precision(): all that is of low precision becomes float32, the parameters with their
-/// masters' values where there are masters. Their gradients are dropped.
+/// masters' values where there are masters. Their gradients are dropped. UsageError for a model that
+/// ShardedDataParallel has split.
 void raise_precision(torch::nn::Module& module, MasterWeights* masters = nullptr);
 
 }  // namespace trireme::optim

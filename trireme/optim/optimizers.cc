@@ -81,20 +81,55 @@ torch::optim::AdamWOptions to_torch(const AdamWOptions& from) {
   return adam_to_torch<torch::optim::AdamWOptions>("AdamW", from);
 }
 
-/// Each group with options of its own, so that a group's decay can differ.
+/// Options of a group with a factor: get_lr() and set_lr() speak of the optimizer's rate, lr() is the group's.
+template <typename TorchOptions>
+class FactoredOptions : public TorchOptions {
+ public:
+  FactoredOptions(const TorchOptions& options, double factor) : TorchOptions(options), factor_(factor) {
+    set_lr(options.lr());
+  }
+  double get_lr() const override { return factor_ > 0 ? this->lr() / factor_ : rate_; }
+  void set_lr(const double rate) override {
+    rate_ = rate;
+    this->lr(rate * factor_);
+  }
+  std::unique_ptr<torch::optim::OptimizerOptions> clone() const override {
+    return std::make_unique<FactoredOptions>(*this);
+  }
+
+ private:
+  double factor_;
+  double rate_ = 0;  // for a factor of 0, from which it cannot be told
+};
+
+template <typename TorchOptions>
+std::unique_ptr<TorchOptions> group_options(const ParamGroup& group, const TorchOptions& options) {
+  if (group.lr_factor == 1) return std::make_unique<TorchOptions>(options);
+  return std::make_unique<FactoredOptions<TorchOptions>>(options, group.lr_factor);
+}
+
+/// Each group with options of its own, so that a group's decay and rate can differ.
 template <typename TorchOptions>
 std::vector<OptimizerParamGroup> with_options(const std::vector<ParamGroup>& groups, const TorchOptions& options) {
   std::vector<OptimizerParamGroup> result;
   for (const ParamGroup& group : groups) {
-    auto own = std::make_unique<TorchOptions>(options);
+    auto own = group_options(group, options);
     if (group.weight_decay) own->weight_decay(*group.weight_decay);
     result.emplace_back(group.params, std::move(own));
   }
   return result;
 }
 
+/// libtorch 2.15 takes an option of a group that equals libtorch's own default, such as a decay of 0, for one that is not
+/// set, and puts the optimizer's in its place: so the groups get theirs again.
+template <typename TorchOptions>
+void keep_group_options(Optimizer& optimizer, const std::vector<ParamGroup>& groups, const TorchOptions& options) {
+  const std::vector<OptimizerParamGroup> own = with_options(groups, options);
+  for (size_t i = 0; i < own.size(); ++i) optimizer.param_groups()[i].set_options(own[i].options().clone());
+}
+
 std::vector<ParamGroup> one_group(std::vector<Tensor> params) {
-  return {{.params = std::move(params), .weight_decay = {}}};
+  return {{.params = std::move(params)}};
 }
 
 /// A step: the loss, if there is a closure for it, then update(group) for each group.
@@ -273,7 +308,9 @@ std::vector<Tensor> parameters_of(const Optimizer& optimizer) {
 
 SGD::SGD(std::vector<Tensor> params, const SgdOptions& options) : SGD(one_group(std::move(params)), options) {}
 SGD::SGD(const std::vector<ParamGroup>& groups, const SgdOptions& options)
-    : torch::optim::SGD(with_options(groups, to_torch(options)), to_torch(options)) {}
+    : torch::optim::SGD(with_options(groups, to_torch(options)), to_torch(options)) {
+  keep_group_options(*this, groups, to_torch(options));
+}
 
 Momentum::Momentum(std::vector<Tensor> params, const MomentumOptions& options)
     : SGD(std::move(params), to_sgd(options)) {}
@@ -282,16 +319,22 @@ Momentum::Momentum(const std::vector<ParamGroup>& groups, const MomentumOptions&
 
 Adam::Adam(std::vector<Tensor> params, const AdamOptions& options) : Adam(one_group(std::move(params)), options) {}
 Adam::Adam(const std::vector<ParamGroup>& groups, const AdamOptions& options)
-    : torch::optim::Adam(with_options(groups, to_torch(options)), to_torch(options)) {}
+    : torch::optim::Adam(with_options(groups, to_torch(options)), to_torch(options)) {
+  keep_group_options(*this, groups, to_torch(options));
+}
 
 AdamW::AdamW(std::vector<Tensor> params, const AdamWOptions& options) : AdamW(one_group(std::move(params)), options) {}
 AdamW::AdamW(const std::vector<ParamGroup>& groups, const AdamWOptions& options)
-    : torch::optim::AdamW(with_options(groups, to_torch(options)), to_torch(options)) {}
+    : torch::optim::AdamW(with_options(groups, to_torch(options)), to_torch(options)) {
+  keep_group_options(*this, groups, to_torch(options));
+}
 
 RMSProp::RMSProp(std::vector<Tensor> params, const RmsPropOptions& options)
     : RMSProp(one_group(std::move(params)), options) {}
 RMSProp::RMSProp(const std::vector<ParamGroup>& groups, const RmsPropOptions& options)
-    : torch::optim::RMSprop(with_options(groups, to_torch(options)), to_torch(options)) {}
+    : torch::optim::RMSprop(with_options(groups, to_torch(options)), to_torch(options)) {
+  keep_group_options(*this, groups, to_torch(options));
+}
 
 Tensor SGD::step(LossClosure closure) {
   return step_groups(*this, closure, [this](auto& group) { step_sgd(*this, group); });

@@ -30,9 +30,9 @@ namespace trireme::optim {
 void zero_grad(torch::optim::Optimizer& optimizer, bool set_to_none = true);
 void zero_grad(const std::vector<torch::Tensor>& parameters, bool set_to_none = true);
 
-/// The rate of all parameter groups.
+/// The rate of all parameter groups, each times its ParamGroup::lr_factor.
 void set_lr(torch::optim::Optimizer& optimizer, double lr);
-/// The rate of the first group.
+/// What set_lr() has set.
 double get_lr(const torch::optim::Optimizer& optimizer);
 
 /// All parameters of all groups, in their order.

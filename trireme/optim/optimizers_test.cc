@@ -303,5 +303,27 @@ TEST(DecayGroups, OnlyTheOthersShrink) {
   EXPECT_TRUE(net.bn->weight.equal(gamma));
 }
 
+double factor_by_name(const std::string& name) {
+  return name.starts_with("conv.") ? 0 : name.starts_with("tail.") ? 0.5 : 1;
+}
+
+TEST(DecayGroups, HaveTheirFactorsOfTheRate) {
+  MixedNet net;
+  const auto groups = decay_groups(net, {.norm = true}, factor_by_name);
+  ASSERT_EQ(groups.size(), 4u);  // conv, tail.0; tail.1, bn
+  Momentum momentum(groups, {.lr = 0.1, .momentum = 0});
+  EXPECT_EQ(get_lr(momentum), 0.1);
+  set_lr(momentum, 0.4);
+  EXPECT_EQ(get_lr(momentum), 0.4);
+  const Tensor conv = net.conv->weight.detach().clone(), gamma = net.bn->weight.detach().clone();
+  const Tensor tail = net.tail->parameters()[0].detach().clone();
+  for (const Tensor& p : net.parameters()) p.mutable_grad() = torch::ones_like(p);
+  momentum.step();
+  EXPECT_TRUE(net.conv->weight.equal(conv));
+  EXPECT_TRUE(net.tail->parameters()[0].allclose(tail - 0.2));
+  EXPECT_TRUE(net.bn->weight.allclose(gamma - 0.4));
+  EXPECT_THROW(decay_groups(net, {}, [](const std::string&) { return -1.0; }), UsageError);
+}
+
 }  // namespace
 }  // namespace trireme::optim

@@ -3,7 +3,10 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_set>
+
+#include "trireme/core/error.h"
 
 namespace trireme::optim {
 namespace {
@@ -28,24 +31,35 @@ bool is_spared(const Named& parameter, const NoDecay& spared) {
          (spared.one_dim && parameter.tensor.dim() == 1) || std::ranges::any_of(spared.names, contained);
 }
 
+double factor_of(const std::string& name, const LrFactorOf& lr_factor_of) {
+  const double factor = lr_factor_of ? lr_factor_of(name) : 1;
+  if (!(factor >= 0)) throw UsageError("the learning rate's factor of {} is {}; it must not be negative", name, factor);
+  return factor;
+}
+
 }  // namespace
 
 bool is_norm(const torch::nn::Module& module) {
   return module.name().find("Norm") != std::string::npos;
 }
 
-std::vector<ParamGroup> decay_groups(const torch::nn::Module& module, const NoDecay& spared) {
+std::vector<ParamGroup> decay_groups(const torch::nn::Module& module, const NoDecay& spared,
+                                     const LrFactorOf& lr_factor_of) {
   std::vector<Named> all;
   collect(module, "", all);
-  ParamGroup decayed, kept{.params = {}, .weight_decay = 0.0};
+  std::map<std::pair<bool, double>, std::vector<torch::Tensor>> by_kind;  // whether it is spared, its factor
   std::unordered_set<const void*> seen;
   for (const Named& parameter : all) {
     if (!parameter.tensor.requires_grad() || !seen.insert(parameter.tensor.unsafeGetTensorImpl()).second) continue;
-    (is_spared(parameter, spared) ? kept : decayed).params.push_back(parameter.tensor);
+    by_kind[{is_spared(parameter, spared), factor_of(parameter.name, lr_factor_of)}].push_back(parameter.tensor);
   }
   std::vector<ParamGroup> groups;
-  for (ParamGroup* group : {&decayed, &kept})
-    if (!group->params.empty()) groups.push_back(std::move(*group));
+  for (auto& [kind, params] : by_kind) {
+    const auto [is_kept, factor] = kind;
+    groups.push_back({.params = std::move(params),
+                      .weight_decay = is_kept ? std::optional(0.0) : std::nullopt,
+                      .lr_factor = factor});
+  }
   return groups;
 }
 

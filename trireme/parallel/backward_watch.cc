@@ -22,6 +22,9 @@ class Listeners {
   void before_backward() {
     for (const auto& listener : living()) listener->before_backward();
   }
+  void backward_failed() {
+    for (const auto& listener : living()) listener->backward_failed();
+  }
 
  private:
   std::vector<std::shared_ptr<BackwardListener>> living() {
@@ -48,8 +51,15 @@ class WatchedEngine final : public torch::autograd::Engine {
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph, bool create_graph,
                         bool accumulate_grad, const edge_list& outputs) override {
     const bool outermost = torch::autograd::get_current_graph_task_id() == -1;
-    if (accumulate_grad && outermost) listeners().before_backward();
-    return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    if (!accumulate_grad || !outermost)
+      return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    listeners().before_backward();
+    try {
+      return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    } catch (...) {
+      listeners().backward_failed();
+      throw;
+    }
   }
 };
 
@@ -65,6 +75,24 @@ torch::autograd::Engine& watched_engine() {
 
 void listen_to_backwards(const std::shared_ptr<BackwardListener>& listener) {
   listeners().add(listener);
+}
+
+void at_end_of_backward(std::function<void()> end, std::function<void()> failed) {
+  struct Outcome {
+    explicit Outcome(std::function<void()> f) : failed(std::move(f)) {}
+    ~Outcome() {
+      if (!ended) failed();
+    }
+    Outcome(const Outcome&) = delete;
+    Outcome& operator=(const Outcome&) = delete;
+    const std::function<void()> failed;
+    bool ended = false;
+  };
+  const auto outcome = std::make_shared<Outcome>(std::move(failed));
+  torch::autograd::Engine::get_default_engine().queue_callback([end = std::move(end), outcome] {
+    end();
+    outcome->ended = true;
+  });
 }
 
 }  // namespace trireme::parallel

@@ -6,6 +6,7 @@
 // passes, whichever way the model was called.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 namespace trireme::parallel {
@@ -16,9 +17,15 @@ class BackwardListener {
   /// Called on the thread that called backward(), before the engine looks at the graph. Not for a backward inside
   /// another one (recompute) and not for torch::autograd::grad(), which accumulates nothing.
   virtual void before_backward() = 0;
+  /// Called when such a backward ends by an exception, which goes on unless this throws a better one.
+  virtual void backward_failed() {}
 };
 
 /// Calls the listener for as long as it lives. Thread-safe.
 void listen_to_backwards(const std::shared_ptr<BackwardListener>& listener);
+
+/// Called inside a backward: `end` runs when all its gradients are there. When an exception ends the backward, or `end`
+/// itself throws, `failed` runs instead or after it.
+void at_end_of_backward(std::function<void()> end, std::function<void()> failed);
 
 }  // namespace trireme::parallel

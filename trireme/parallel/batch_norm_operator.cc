@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "trireme/core/thread_annotations.h"
+#include "trireme/nn/batch_norm_state.h"
 #include "trireme/parallel/joined_batch_norm.h"
 
 namespace trireme::parallel {
@@ -43,11 +44,10 @@ Marks& marks() {
   return *all;
 }
 
-thread_local bool statistics_stay = false;
-
 // What a layer may write into: its statistics, or copies that nobody reads.
 std::optional<torch::Tensor> writable(const std::optional<torch::Tensor>& statistic, bool training) {
-  return statistics_stay && training && statistic && statistic->defined() ? statistic->clone() : statistic;
+  return nn::running_statistics_stay() && training && statistic && statistic->defined() ? statistic->clone()
+                                                                                        : statistic;
 }
 
 torch::Tensor batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
@@ -76,6 +76,7 @@ void take_over_batch_norm() {
       libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
       libraries->back().impl("batch_norm", TORCH_FN(batch_norm));
     }
+    nn::set_is_batch_norm_joined([](const torch::Tensor& weight) { return batch_norm_group(weight).size() > 1; });
     return libraries;
   }();
 }
@@ -91,12 +92,8 @@ Group batch_norm_group(const torch::Tensor& known_by) {
   return marks().find(known_by);
 }
 
-RunningStatisticsStay::RunningStatisticsStay() : before_(std::exchange(statistics_stay, true)) {
+void heed_running_statistics() {
   take_over_batch_norm();
-}
-
-RunningStatisticsStay::~RunningStatisticsStay() {
-  statistics_stay = before_;
 }
 
 }  // namespace trireme::parallel

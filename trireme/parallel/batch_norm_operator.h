@@ -16,18 +16,7 @@ void join_batch_norm(const torch::Tensor& known_by, const Group& group);
 /// The group given to join_batch_norm(); not a member when it was not called for this tensor.
 Group batch_norm_group(const torch::Tensor& known_by);
 
-/// While it lives, batch normalisation on this thread leaves its running mean and variance as they are: in a forward
-/// pass that is made a second time they have had their update. The layer's own counter, num_batches_tracked, still
-/// counts.
-class RunningStatisticsStay {
- public:
-  RunningStatisticsStay();
-  ~RunningStatisticsStay();
-  RunningStatisticsStay(const RunningStatisticsStay&) = delete;
-  RunningStatisticsStay& operator=(const RunningStatisticsStay&) = delete;
-
- private:
-  bool before_;
-};
+/// From now on layers heed nn::RunningStatisticsStay.
+void heed_running_statistics();
 
 }  // namespace trireme::parallel

@@ -20,38 +20,27 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
+#include <concepts>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "trireme/core/cxx20.h"
 #include "trireme/parallel/gradient_sync.h"
 #include "trireme/parallel/init.h"
+#include "trireme/parallel/module_pointer.h"
 
 namespace trireme {
-
-/// While it lives, backward() leaves the gradients local; the next one after it averages the whole sum.
-///
-///   { auto local = model.no_sync(); loss1.backward(); }
-///   loss2.backward();
-class NoSync {
- public:
-  explicit NoSync(std::shared_ptr<GradientSync> sync) : sync_(std::move(sync)), before_(sync_->enabled()) {
-    sync_->set_enabled(false);
-  }
-  ~NoSync() {
-    if (sync_) sync_->set_enabled(before_);
-  }
-  NoSync(NoSync&&) noexcept = default;
-  NoSync& operator=(NoSync&&) = delete;
-
- private:
-  std::shared_ptr<GradientSync> sync_;
-  bool before_;
-};
 
 /// M is a module holder (as TORCH_MODULE makes them) or a std::shared_ptr of a module. Move-only.
 template <typename M>
 class DataParallel {
+  static_assert(
+      !std::derived_from<M, torch::nn::Module>,
+      "DataParallel needs a pointer to the module: DataParallel(std::make_shared<Net>(...), world), or a holder "
+      "that TORCH_MODULE(Net) makes");
+
  public:
   /// Moves the module to world.device().
   DataParallel(M module, const World& world, const DataParallelOptions& options = {}) : module_(std::move(module)) {
@@ -72,6 +61,9 @@ class DataParallel {
   auto forward(Args&&... args) {
     return module_->forward(std::forward<Args>(args)...);
   }
+
+  /// What an optimizer steps. The same as model->parameters(); with ShardedDataParallel only this form is right.
+  std::vector<torch::Tensor> parameters() const { return pointer()->parameters(); }
 
   /// The model itself: parameters, layers, eval(), names without a prefix.
   auto operator->() { return &*module_; }
@@ -96,15 +88,7 @@ class DataParallel {
   const std::shared_ptr<GradientSync>& sync() const { return sync_; }
 
  private:
-  std::shared_ptr<torch::nn::Module> pointer() const { return as_pointer(module_); }
-  template <typename Contained>
-  static std::shared_ptr<torch::nn::Module> as_pointer(const std::shared_ptr<Contained>& module) {
-    return module;
-  }
-  template <typename Holder>
-  static std::shared_ptr<torch::nn::Module> as_pointer(const Holder& holder) {
-    return holder.ptr();
-  }
+  std::shared_ptr<torch::nn::Module> pointer() const { return detail::module_pointer(module_); }
 
   M module_;
   std::shared_ptr<GradientSync> sync_;

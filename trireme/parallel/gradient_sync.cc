@@ -47,10 +47,11 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options)
       : module_(std::move(module)),
         group_(group.new_group(all_ranks(group))),
-        options_(checked(options)),
+        options_(options),
         hook_(compressed_gradients(options.gradient_compression, options.powersgd_rank)),
         parameters_(*module_),
         roll_call_(group_) {
+    require_no_split_over(*module_, group_, "DataParallel");
     require_same_model(*module_, group_);
     if (parameters_.trainable().empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
@@ -174,8 +175,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     in_backward_ = true;
     std::fill(seen_.begin(), seen_.end(), 0);
     order_.clear();
-    torch::autograd::Engine::get_default_engine().queue_callback(
-        [self = shared_from_this(), token = failure_token()] { self->end_backward(); });
+    at_the_end([](Impl& self) { self.end_backward(); });
     call_the_roll();
     ++backwards_;
     check_parameters();
@@ -219,12 +219,13 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     parallel::require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), non_finite);
   }
 
-  // Held by the callback at the end of the backward. When it goes while the backward is still open, an exception has
-  // ended it; some ranks may have averaged what others have not, and some wait for what this one will never give.
-  std::shared_ptr<void> failure_token() {
-    return {nullptr, [weak = weak_from_this()](void*) {
-              if (const auto self = weak.lock(); self && self->in_backward_) self->give_up();
-            }};
+  // An exception may end the backward instead: some ranks may have averaged what others have not, and some wait for what
+  // this one will never give.
+  void at_the_end(const std::function<void(Impl&)>& end) {
+    parallel::at_end_of_backward([self = shared_from_this(), end] { end(*self); },
+                                 [weak = weak_from_this()] {
+                                   if (const auto self = weak.lock(); self && self->in_backward_) self->give_up();
+                                 });
   }
 
   void give_up() noexcept {
@@ -247,12 +248,12 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
       return;
     }
     complete_buckets();
-    torch::autograd::Engine::get_default_engine().queue_callback([self = shared_from_this(), token = failure_token()] {
+    at_the_end([](Impl& self) {
       const torch::NoGradGuard quiet;
-      self->roll_call_.wait();
-      self->refuse_another_model();
-      if (self->options_.find_unused_parameters) self->forget_gradients_of_unused();
-      self->finish_backward();
+      self.roll_call_.wait();
+      self.refuse_another_model();
+      if (self.options_.find_unused_parameters) self.forget_gradients_of_unused();
+      self.finish_backward();
     });
   }
 
@@ -447,7 +448,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 
 GradientSync::GradientSync(std::shared_ptr<torch::nn::Module> module, const Group& group,
                            const DataParallelOptions& options)
-    : impl_(std::make_shared<Impl>(std::move(module), group, options)) {
+    // Checked first: a rank that throws must not leave a group that others are still connecting.
+    : impl_(std::make_shared<Impl>(std::move(module), group, checked(options))) {
   impl_->start();
 }
 GradientSync::~GradientSync() = default;

@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "trireme/comm/group.h"
+#include "trireme/parallel/gradient_exchange.h"
 #include "trireme/parallel/gradient_hook.h"
 
 namespace trireme {
@@ -47,19 +48,17 @@ struct DataParallelOptions {
 };
 
 /// Thread rule: one backward at a time.
-class GradientSync {
+class GradientSync final : public GradientExchange {
  public:
   /// Makes parameters and buffers rank 0's. UsageError on every rank when the models differ, with the first difference.
   GradientSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options);
-  ~GradientSync();
+  ~GradientSync() override;
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  /// The ranks whose gradients are averaged; a group of its own.
-  const Group& group() const;
-  /// Backwards that begin while it is off leave the gradients local.
-  void set_enabled(bool enabled);
-  bool enabled() const;
+  const Group& group() const override;
+  void set_enabled(bool enabled) override;
+  bool enabled() const override;
   /// Before the first backward.
   void set_hook(GradientHook hook);
   void join(const std::function<void()>& train);

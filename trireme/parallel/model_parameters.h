@@ -12,21 +12,18 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-namespace torch::autograd {
-struct Node;
-}
+#include "trireme/parallel/node_pointer.h"
 
 namespace trireme::parallel {
 
 struct ModelParameter {
   std::string name;
   torch::Tensor tensor;
-  std::shared_ptr<torch::autograd::Node> accumulator;
+  NodePointer accumulator;
 };
 
 class ModelParameters {

@@ -12,11 +12,12 @@
 #include <array>
 #include <limits>
 #include <map>
-#include <memory>
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/nn/batch_norm_state.h"
 #include "trireme/parallel/batch_norm_operator.h"
+#include "trireme/parallel/node_pointer.h"
 
 namespace trireme {
 namespace {
@@ -213,7 +214,7 @@ class RecomputeNode : public Node {
   }
 
  private:
-  using Catchers = std::map<EdgeKey, std::shared_ptr<Catcher>>;
+  using Catchers = std::map<EdgeKey, parallel::PointerTo<Catcher>>;
 
   static edge_list with(edge_list edges, const edge_list& more) {
     edges.insert(edges.end(), more.begin(), more.end());
@@ -230,7 +231,8 @@ class RecomputeNode : public Node {
     const torch::AutoGradMode with_graph(true);
     const RandomAsBefore same_numbers(random_);
     const AutocastAsBefore same_types(autocast_);
-    const parallel::RunningStatisticsStay counted_before;
+    parallel::heed_running_statistics();
+    const nn::RunningStatisticsStay counted_before;
     return f_(leaves);
   }
 
@@ -243,7 +245,7 @@ class RecomputeNode : public Node {
     again.for_each_end(roots, [&](Edge& edge) {
       const auto found = catchers.find(key_of(edge));
       if (found == catchers.end()) fail_for_other_ends();
-      if (!found->second) found->second = std::make_shared<Catcher>(edge);
+      if (!found->second) found->second = parallel::make_node<Catcher>(edge);
       edge = Edge(found->second, 0);
     });
     for (const Edge& end : ends_)
@@ -304,7 +306,7 @@ edge_list ends_of(const Computation& computation, const Tensors& outputs, const 
 }
 
 // Without the graph that made them, but with one node behind all that need gradients.
-Tensors hung_on(const std::shared_ptr<Node>& node, const Tensors& outputs) {
+Tensors hung_on(const parallel::NodePointer& node, const Tensors& outputs) {
   Tensors results;
   for (const torch::Tensor& output : outputs) {
     const bool needs_gradient = output.defined() && output.requires_grad();
@@ -327,9 +329,7 @@ Tensors detail::recomputed(Part f, const Tensors& inputs) {
     outputs = f(leaves);
   }
   edge_list ends = ends_of(first, outputs, leaves);
-  const std::shared_ptr<Node> node(new RecomputeNode(std::move(ends), std::move(f), inputs, std::move(random)),
-                                   torch::autograd::deleteNode);
-  return hung_on(node, outputs);
+  return hung_on(parallel::make_node<RecomputeNode>(std::move(ends), std::move(f), inputs, std::move(random)), outputs);
 }
 
 }  // namespace trireme

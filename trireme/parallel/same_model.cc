@@ -2,12 +2,14 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/group_state.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/optim/split_tensors.h"
 
 namespace trireme {
 namespace {
@@ -54,6 +56,23 @@ void require_same_model(const torch::nn::Module& module, const Group& group) {
     if (!difference.empty())
       throw UsageError("DataParallel: the ranks have different models: {}; build the same model on every rank",
                        difference);
+}
+
+void require_no_split_over(const torch::nn::Module& module, const Group& group, const char* who) {
+  for (const auto& item : module.named_parameters()) {
+    const auto how = optim::split_of(item.value());
+    if (!how) continue;
+    const std::vector<int>& ranks = group.ranks();
+    const auto shared = std::count_if(how->ranks.begin(), how->ranks.end(), [&](int rank) {
+      return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+    });
+    if (shared > 1)
+      throw UsageError(
+          "{}: parameter {} is split over {} of these {} ranks, which have different parts of it; use another axis of "
+          "the "
+          "mesh, such as mesh[\"data\"]",
+          who, item.key(), shared, group.size());
+  }
 }
 
 void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root, const Group& group) {

@@ -19,6 +19,9 @@ std::vector<std::string> describe_model(const torch::nn::Module& module);
 /// Called by all members. UsageError on every one when a model differs from rank 0's, with the first difference.
 void require_same_model(const torch::nn::Module& module, const Group& group);
 
+/// UsageError when a parameter is split over ranks of this group (nn::ColumnParallelLinear): they must keep their parts.
+void require_no_split_over(const torch::nn::Module& module, const Group& group, const char* who);
+
 /// Called by all members: the tensors of `root` for every one.
 void broadcast_tensors(const std::vector<torch::Tensor>& tensors, int root, const Group& group);
 /// The same of all parameters and buffers.

@@ -24,7 +24,7 @@ Failure describe(const std::exception& error) {
   if (const auto* system = dynamic_cast<const SystemError*>(&error))
     return {.kind = Failure::system, .number = system->number(), .text = system->subject()};
   const auto* peer = dynamic_cast<const PeerError*>(&error);
-  const std::string text = *error.what() == '\0' ? "an error without a message" : error.what();
+  const std::string text = *error.what() == '\0' ? "an error without a message" : without_backtrace(error);
   return {.kind = Failure::peer, .facts = peer ? peer->facts() : PeerError::Facts{.reason = text}, .text = text};
 }
 

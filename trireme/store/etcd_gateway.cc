@@ -35,10 +35,12 @@ struct EtcdGateway::Answer {
   std::string text{};  // the body, or what went wrong
 };
 
+struct EtcdGateway::Client : httplib::Client {
+  using httplib::Client::Client;
+};
+
 EtcdGateway::EtcdGateway(Endpoint server, Clock::duration patience)
-    : server_(std::move(server)),
-      patience_(patience),
-      client_(std::make_unique<httplib::Client>(server_.host, server_.port)) {
+    : server_(std::move(server)), patience_(patience), client_(std::make_unique<Client>(server_.host, server_.port)) {
   client_->set_keep_alive(true);
   client_->set_tcp_nodelay(true);
 }

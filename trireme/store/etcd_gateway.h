@@ -1,4 +1,5 @@
-// Calls to etcd v3's HTTP/JSON gateway, with time limits and errors in our words. Internal to EtcdStore.
+// Calls to etcd v3's HTTP/JSON gateway, with time limits and errors in our words. Internal to EtcdStore. Built without
+// cpp-httplib (etcd_gateway_none.cc), the constructor throws.
 #pragma once
 
 #include <memory>
@@ -10,10 +11,6 @@
 #include "trireme/core/deadline.h"
 #include "trireme/core/net.h"
 #include "trireme/core/thread_annotations.h"
-
-namespace httplib {
-class Client;
-}
 
 namespace trireme::store {
 
@@ -35,6 +32,7 @@ class EtcdGateway {
 
  private:
   struct Answer;
+  struct Client;  // of cpp-httplib
   Answer post_once(const std::string& path, const std::string& body, Deadline deadline);
   static Answer judged(int status, const std::string& body);
   void limit_time(Deadline deadline) TRIREME_REQUIRES(mutex_);
@@ -43,7 +41,7 @@ class EtcdGateway {
   const Endpoint server_;
   const Clock::duration patience_;
   Mutex mutex_;
-  const std::unique_ptr<httplib::Client> client_ TRIREME_PT_GUARDED_BY(mutex_);
+  const std::unique_ptr<Client> client_ TRIREME_PT_GUARDED_BY(mutex_);
 };
 
 }  // namespace trireme::store

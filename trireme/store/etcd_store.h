@@ -34,7 +34,8 @@ class EtcdStore : public Store {
     Clock::duration patience = std::chrono::seconds(5);  ///< with an etcd that cannot be reached
   };
 
-  /// Asks etcd for its state, so that a wrong address is a PeerError here and not later.
+  /// Asks etcd for its state, so that a wrong address is a PeerError here and not later. UsageError when Trireme was
+  /// built without cpp-httplib.
   explicit EtcdStore(Options options);
   ~EtcdStore() override;
 

@@ -10,6 +10,7 @@
 
 #include <memory>
 
+#include "trireme/core/cxx20.h"
 #include "trireme/core/parallel_env.h"
 
 namespace trireme {

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace trireme::tipc {
 namespace {
 
@@ -80,6 +82,31 @@ TEST(Compare, WithinTheTolerances) {
   EXPECT_THAT(fine.wrong, ElementsAre(HasSubstr("log:2: a.jpg: number 4 is 0.91, expected 0.9101")));
 }
 
+TEST(Compare, SmallScoresAreComparedBySize) {
+  const auto same = [](const char* expected, const char* found, const Tolerance& tolerance = {}) {
+    return against(std::string("a\t") + expected, log(std::string("a\t") + found), tolerance).same();
+  };
+  EXPECT_FALSE(same("[0.98, 0.001000]", "[0.98, 0.001990]")) << "off by 99 %";
+  EXPECT_FALSE(same("[0.98, 0.001000]", "[0.98, 0.000010]"));
+  EXPECT_FALSE(same("[0.98, 0.001]", "[0.98, 0.002]"));
+  EXPECT_TRUE(same("[0.98, 0.001000]", "[0.98, 0.001010]")) << "off by 1 %";
+  EXPECT_TRUE(same("[0.98, 0.000001]", "[0.98, 0.0000014]")) << "within half of the last digit";
+  EXPECT_TRUE(same("[0.0]", "[1e-9]")) << "what a float cannot tell from nothing";
+  EXPECT_TRUE(same("[0.500]", "[0.501]")) << "from 0.1 on as Paddle has it";
+  EXPECT_FALSE(same("[0.5000]", "[0.5016]"));
+  EXPECT_TRUE(same("[0.001000]", "[0.001400]", {.atol = 0.05})) << "who asks for more gets it";
+  EXPECT_FALSE(same("[0.001000]", "[0.001010]", {.atol = 0}));
+}
+
+TEST(Compare, NothingIsAllowedThatPaddleRefuses) {
+  for (const double atol : {0.0, 1e-5, 1e-3, 0.2})
+    for (const double expected : {0.0, 1e-6, 0.001, -0.05, 0.1, 1.0, -300.0})
+      for (const double rounding : {1e-7, 5e-3, 0.5}) {
+        const Tolerance tolerance{.atol = atol, .rtol = 1e-3};
+        EXPECT_LE(tolerance.allowed(expected, rounding), atol + 1e-3 * std::abs(expected));
+      }
+}
+
 TEST(Compare, WhatIsWrong) {
   const AnswerFile found = log("b.jpg\tclass id(s): [1], score(s): [1.0], label_name(s): []\n");
   EXPECT_THAT(against("b.jpg\t[1, 1, 1]", found).wrong, ElementsAre(HasSubstr("3 numbers expected, 2 found")));
@@ -107,6 +134,14 @@ TEST(Compare, RoundingIsTold) {
   EXPECT_EQ(rounding_note(log("a\t[0.123456]\nb\t[1.0]\n"), {}), "");
   EXPECT_EQ(rounding_note(log("a\t[1.5e-7]\n"), {.atol = 1e-9}), "");
   EXPECT_EQ(rounding_note(log("a\t[1, 2]\n"), {}), "") << "whole numbers need no digits";
+}
+
+TEST(Compare, PicturesThatCannotBeToldApartAreTold) {
+  EXPECT_THAT(sameness_note(log("a\t[0.001010]\nb\t[0.001012]\n"), {}), HasSubstr("log: all 2 pictures have the same"));
+  EXPECT_EQ(sameness_note(log("a\t[0.001010]\nb\t[0.001112]\n"), {}), "");
+  EXPECT_EQ(sameness_note(log("a\t[0.001010]\nb\t[0.001012]\n"), {.atol = 0, .rtol = 1e-4}), "");
+  EXPECT_EQ(sameness_note(log("a\t[1]\n"), {}), "") << "one picture cannot be mixed up";
+  EXPECT_EQ(sameness_note(log(), {}), "");
 }
 
 TEST(Compare, PrecisionOfAFile) {

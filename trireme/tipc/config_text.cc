@@ -32,8 +32,7 @@ void check_characters(const std::string& line, const Place& place) {
 }
 
 Lines lines_of(std::string_view text, const std::string& file) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  text = without_byte_order_mark(text);
   if (text.size() > kMaxBytes) throw UsageError("{}: more than {} bytes: this is not a test case", file, kMaxBytes);
   Lines lines = split(text, '\n');
   for (size_t i = 0; i < lines.size(); ++i) {
@@ -80,6 +79,7 @@ Entry split_entry(std::string_view line, const Place& place, std::string_view ex
 }
 
 bool is_filler(std::string_view line) {
+  line = trim(line);
   return !line.empty() && line.find_first_not_of('#') == std::string_view::npos;
 }
 

@@ -54,6 +54,9 @@ TEST(ConfigText, WhatIsHandled) {
   EXPECT_EQ(parse_config(text_of(short_lines()) + "\n  \n", "x.txt").at("model_name").value, "tiny");
   EXPECT_EQ(parse_config(join(short_lines(), "\n"), "x.txt").at("benchmark").value, "True");  // no newline at the end
   EXPECT_EQ(parse(with_line(long_lines(), 36, "##")).at("inference_dir").value, "null");
+  EXPECT_EQ(parse(with_line(long_lines(), 36, "## \t")).at("inference_dir").value, "null");
+  for (const char* filler : {"## ", "##\t", " ##", "#", "####  "})
+    EXPECT_EQ(parse(with_line(short_lines(), 12, filler)).at("model_name").value, "tiny") << filler;
 }
 
 TEST(ConfigText, EveryMissingLineIsNoticedWhereItIs) {

@@ -29,8 +29,8 @@ int64_t BadTotal::look(RankInfo me, const Gather& gather) {
 
 void BadTotal::refuse(const data::BadSamples& mine, RankInfo me, int64_t total) const {
   throw UsageError(
-      "{}: {} of {} samples could not be used, on all ranks together; {} are allowed (bad_share, bad_at_least). Mend "
-      "them or take them out of the list. Of those that rank {} met:\n  {}",
+      "{}: {} of {} samples could not be used, on all ranks together; {} are allowed (bad_share and bad_at_least "
+      "of the dataset). Mend them or take them out of the list. Of those that rank {} met:\n  {}",
       what_, total, mine.samples, mine.allowed, me.rank, mine.first.empty() ? "none" : join(mine.first, "\n  "));
 }
 

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <sstream>
+#include <cstdint>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -79,18 +78,16 @@ std::string WatchCallback::state_text() const {
 }
 
 void WatchCallback::load_state(const std::string& text) {
-  std::istringstream words(text);
-  std::string name, best;
-  int64_t waited = 0, cooling = 0;
-  words >> name >> waited >> cooling >> best;
-  char* end = best.data();
-  const double value = best == "none" ? 0 : std::strtod(best.c_str(), &end);
-  if (!words || !words.eof() || name != name_ || (best != "none" && *end != '\0'))
+  std::vector<std::string> words = split(text, ' ');
+  words.resize(std::max<size_t>(words.size(), 4));
+  const auto waited = parse_int(words[1], 0, INT64_MAX), cooling = parse_int(words[2], 0, INT64_MAX);
+  const std::optional<double> best = parse_hex_real(words[3]);
+  if (words.size() != 4 || words[0] != name_ || !waited || !cooling || (!best && words[3] != "none"))
     throw UsageError("the checkpoint has '{}' where the state of {} should be; give fit() the same callbacks", text,
                      name_);
-  waited_ = waited;
-  cooling_ = cooling;
-  watch_.set_best(best == "none" ? std::nullopt : std::optional(value));
+  waited_ = *waited;
+  cooling_ = *cooling;
+  watch_.set_best(best);
 }
 
 EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
+#include <cstdint>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/core/text.h"
 #include "trireme/data/loader.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/train/bad_total.h"
@@ -142,13 +143,13 @@ class Fit : private Training {
   }
 
   void load_state(const std::string& text) {
-    std::istringstream words(text);
-    int64_t batches = 0;
-    std::string phase;
-    words >> batches >> phase;
-    if (!words || !words.eof() || (phase != kTraining && phase != kUnevaluated && phase != kStopped))
+    std::vector<std::string> words = split(text, ' ');
+    if (words.size() != 2) words = {"", ""};
+    const auto batches = parse_int(words[0], 0, INT64_MAX);
+    const std::string& phase = words[1];
+    if (!batches || (phase != kTraining && phase != kUnevaluated && phase != kStopped))
       throw UsageError("the checkpoint has '{}' where the state of a fit should be, such as '640 training'", text);
-    run_.iteration = batches;
+    run_.iteration = *batches;
     phase_ = phase;
   }
 
@@ -162,7 +163,7 @@ class Fit : private Training {
     if (phase_ != kUnevaluated) return;
     --run_.epoch;
     evaluate_if_due();
-    loop_.agree_to_stop(run_.stop);
+    loop_.agree_to_stop({.stop = run_.stop});
     ++run_.epoch;
   }
 
@@ -212,7 +213,7 @@ class Fit : private Training {
       run_.logs = loop_.results();
       bad_.look(run_.me, [this](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
       if (loop_.is_last_batch() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
-      loop_.agree_to_stop(run_.stop);
+      loop_.agree_to_stop({.stop = run_.stop});
     }
     pace_.done((*batch_)->data.size(0));
     run_.batch_seconds = pace_.work_seconds();
@@ -227,7 +228,7 @@ class Fit : private Training {
       callbacks_.call(&Callback::on_epoch_end, run_);
       evaluate_if_due();
     }
-    loop_.agree_to_stop(run_.stop);
+    loop_.agree_to_stop({.stop = run_.stop});
     save_checkpoint_if_due(cut_short);
   }
 

@@ -44,11 +44,13 @@ const Results& Loop::results() {
   return *results_;
 }
 
-bool Loop::agree_to_stop(bool stop) {
+bool Loop::agree_to_stop(const LoopRequest& request) {
   if (signal_ != 0) return true;
-  const torch::Tensor asked = torch::tensor({stop ? 1 : 0, notice_ ? notice_->signal() : 0}, torch::kInt);
+  const torch::Tensor asked =
+      torch::tensor({request.stop ? 1 : 0, request.save ? 1 : 0, notice_ ? notice_->signal() : 0}, torch::kInt);
   if (parts_.ranks.me().size > 1) all_reduce(asked, ReduceOp::max, parts_.ranks.group());
-  signal_ = asked[1].item<int>();
+  saving_ = asked[1].item<int>() != 0;
+  signal_ = asked[2].item<int>();
   stopping_ |= asked[0].item<int>() != 0 || signal_ != 0;
   return stopping_;
 }

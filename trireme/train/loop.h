@@ -41,6 +41,12 @@ class Training {
   [[noreturn]] virtual void refuse(const BadLoss& bad) const = 0;
 };
 
+/// What a rank requests of all ranks.
+struct LoopRequest {
+  bool stop = false;
+  bool save = false;
+};
+
 class Loop {
  public:
   struct Parts {
@@ -64,9 +70,10 @@ class Loop {
   bool is_last_batch() const { return place_.step + 1 == end_; }
 
   /// Whether the training ends early, the same on every rank and for ever after: a signal has come to any of them, or
-  /// `stop` is true on any.
-  bool agree_to_stop(bool stop = false);
+  /// any of them requests it. saving() then says whether any requests a checkpoint.
+  bool agree_to_stop(const LoopRequest& request = {});
   bool stopping() const { return stopping_; }
+  bool saving() const { return saving_; }
   /// The signal that the ranks agreed on; 0: none.
   int signal() const { return signal_; }
   /// Whether this rank has received a signal; other ranks may not know.
@@ -84,6 +91,7 @@ class Loop {
   int64_t end_ = 0;                 // the step before which the epoch ends
   std::optional<Results> results_;  // empty: batches were added since
   bool stopping_ = false;
+  bool saving_ = false;
   int signal_ = 0;
 };
 

@@ -65,11 +65,23 @@ TEST(Loop, TheLastBatchOfAnEpochEndsItsGroup) {
 
 TEST(Loop, AStopComesBetweenTwoSteps) {
   Walk walk(2);
-  walk.at_end_ = [&] { walk.loop_->agree_to_stop(walk.place_.step == 2); };
+  walk.at_end_ = [&] { walk.loop_->agree_to_stop({.stop = walk.place_.step == 2}); };
   walk.run();
   EXPECT_EQ(walk.text_, "[.u.u]4");
   EXPECT_EQ(walk.loop_->signal(), 0);
   EXPECT_EQ(walk.place_.epoch, 1);
+}
+
+TEST(Loop, ASaveThatARankRequestsIsKnownUntilTheNextAgreement) {
+  Walk walk;
+  std::string saves;
+  walk.at_end_ = [&] {
+    walk.loop_->agree_to_stop({.save = walk.place_.step == 2});
+    saves += walk.loop_->saving() ? "s" : ".";
+  };
+  walk.run();
+  EXPECT_EQ(saves, "..s....s..");
+  EXPECT_FALSE(walk.loop_->stopping());
 }
 
 TEST(Loop, ASignalLeavesThePlaceInItsEpoch) {

@@ -24,6 +24,8 @@
 #include <utility>
 #include <vector>
 
+#include "trireme/core/cxx20.h"
+
 namespace trireme::train {
 
 using Tensors = std::vector<torch::Tensor>;
@@ -144,6 +146,13 @@ struct Network {
   template <TakesTensors Net>
   Network(const torch::nn::ModuleHolder<Net>& net)  // NOLINT(google-explicit-constructor)
       : Network(net.ptr()) {}
+  /// A module itself is refused by the compiler.
+  template <std::derived_from<torch::nn::Module> Net>
+  Network(const Net& /*net*/) {  // NOLINT(google-explicit-constructor)
+    static_assert(sizeof(Net) == 0,
+                  "training needs a pointer to the module: Model(std::make_shared<Net>(...)), or a holder that "
+                  "TORCH_MODULE(Net) makes");
+  }
 };
 
 }  // namespace trireme::train

@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/optimizers.h"
+#include "trireme/optim/split_tensors.h"
 #include "trireme/optim/tensors.h"
 #include "trireme/train/step_parts.h"
 
@@ -19,12 +20,25 @@ optim::Autocast autocast(torch::Device device, const AmpOptions& amp) {
   return optim::Autocast({.device = device.type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
 }
 
+bool is_split(const torch::nn::Module& module) {
+  const std::vector<torch::Tensor> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const torch::Tensor& parameter) { return optim::split_of(parameter) != nullptr; });
+}
+
+// What the optimizer steps: of a model that ShardedDataParallel has split, this rank's pieces.
+std::vector<torch::Tensor> stepped_parameters(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> pieces;
+  for (const torch::Tensor& parameter : module.parameters()) pieces.push_back(optim::piece_of(parameter));
+  return pieces;
+}
+
 void require_low_weights(const torch::nn::Module& module) {
   for (const torch::Tensor& parameter : module.parameters())
     if (optim::is_low_precision(parameter.scalar_type())) return;
   throw UsageError(
       "train::Step: level O2 needs weights in low precision; call optim::lower_precision(*net, dtype) before "
-      "DataParallel and before the optimizer is made");
+      "DataParallel and before the optimizer is made, or give ShardedDataParallel a param_dtype");
 }
 
 StepOptions checked(StepOptions options, const StepModel& model, const torch::optim::Optimizer& optimizer) {
@@ -36,7 +50,7 @@ StepOptions checked(StepOptions options, const StepModel& model, const torch::op
   return options;
 }
 
-optim::GradScaler::Options scaler_options(const AmpOptions& amp, const std::shared_ptr<GradientSync>& sync) {
+optim::GradScaler::Options scaler_options(const AmpOptions& amp, const std::shared_ptr<GradientExchange>& sync) {
   optim::GradScaler::Options options = amp.scaler;
   options.enabled = amp.level != AmpLevel::O0 && amp.dtype == torch::kHalf;
   if (sync && sync->group().size() > 1)
@@ -63,16 +77,17 @@ std::vector<int64_t> gradient_versions(const std::vector<torch::Tensor>& paramet
 void require_own_parameters(const char* who, const torch::optim::Optimizer& optimizer,
                             const torch::nn::Module& module) {
   std::unordered_set<const c10::TensorImpl*> own;
-  for (const torch::Tensor& parameter : module.parameters()) own.insert(parameter.unsafeGetTensorImpl());
+  for (const torch::Tensor& parameter : module.parameters())
+    own.insert(optim::piece_of(parameter).unsafeGetTensorImpl());
   const std::vector<torch::Tensor> all = optim::parameters_of(optimizer);
   const auto foreign = std::count_if(all.begin(), all.end(), [&](const torch::Tensor& parameter) {
     return !own.contains(parameter.unsafeGetTensorImpl());
   });
   if (foreign > 0)
     throw UsageError(
-        "{}: {} of the optimizer's {} tensors are not parameters of the net; make the optimizer from net->parameters() "
-        "of this net",
-        who, foreign, all.size());
+        "{}: {} of the optimizer's {} tensors are not parameters of the net; make the optimizer from {} of this net",
+        who, foreign, all.size(),
+        is_split(module) ? "model.parameters(), not model->parameters()," : "net->parameters()");
 }
 
 const torch::Tensor& one_number(const torch::Tensor& loss) {
@@ -106,7 +121,7 @@ Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions opti
       scaler_(scaler_options(options_.amp, model_.sync)) {
   set_accumulate(options_.accumulate);
   if (options_.amp.level == AmpLevel::O2) {
-    masters_.emplace(parameters_);
+    masters_.emplace(stepped_parameters(*model_.module));
     masters_->adopt(optimizer_);
   }
   if (options_.ema_decay) ema_.emplace(*model_.module, optim::Ema::Options{.decay = *options_.ema_decay});

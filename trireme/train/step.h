@@ -22,7 +22,7 @@
 //
 // Precision. O1 runs the forward pass under autocast. O2 also keeps the weights in low precision: call
 // optim::lower_precision(*net, dtype) before DataParallel and before the optimizer is made; Step then makes the
-// optimizer work on float32 copies. With fp16 the loss is scaled, and all ranks skip a step when gradients overflowed
+// optimizer work on float32 copies. ShardedDataParallel with a param_dtype has both already. With fp16 the loss is scaled, and all ranks skip a step when gradients overflowed
 // on any of them.
 //
 // Requires: the module is on its device; the optimizer has only parameters of this module, and outlives the Step. Every

@@ -1,7 +1,7 @@
 // The model that a Step trains: a network (network.h), and what averages its gradients over the ranks.
 //
 //   DataParallel model(Net(), world);
-//   train::StepModel averaged = model;            // gradients are averaged over the ranks
+//   train::StepModel averaged = model;            // gradients are averaged over the ranks; or a ShardedDataParallel
 //   train::StepModel alone = Net();               // a holder or a std::shared_ptr: gradients stay on this rank
 #pragma once
 
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "trireme/parallel/data_parallel.h"
+#include "trireme/parallel/sharded_data_parallel.h"
 #include "trireme/train/network.h"
 
 namespace trireme::train {
@@ -20,22 +21,36 @@ namespace trireme::train {
 /// A small value that keeps the module alive.
 struct StepModel {
   std::shared_ptr<torch::nn::Module> module;
-  Forward forward;                     ///< empty: the module's forward() does not take tensors
-  std::shared_ptr<GradientSync> sync;  ///< null: nothing is averaged
+  Forward forward;                         ///< empty: the module's forward() does not take tensors
+  std::shared_ptr<GradientExchange> sync;  ///< null: nothing is averaged
 
-  StepModel(Network net, std::shared_ptr<GradientSync> with = {})  // NOLINT(google-explicit-constructor)
+  StepModel(Network net, std::shared_ptr<GradientExchange> with = {})  // NOLINT(google-explicit-constructor)
       : module(std::move(net.module)), forward(std::move(net.forward)), sync(std::move(with)) {}
   template <std::derived_from<torch::nn::Module> Net>
-  StepModel(std::shared_ptr<Net> net, std::shared_ptr<GradientSync> with = {})  // NOLINT(google-explicit-constructor)
+  StepModel(std::shared_ptr<Net> net,
+            std::shared_ptr<GradientExchange> with = {})  // NOLINT(google-explicit-constructor)
       : module(net), sync(std::move(with)) {
     if constexpr (TakesTensors<Net>) forward = Network(net).forward;
   }
   template <typename Net>
   StepModel(const torch::nn::ModuleHolder<Net>& net)  // NOLINT(google-explicit-constructor)
       : StepModel(net.ptr()) {}
+  template <std::derived_from<torch::nn::Module> Net>
+  StepModel(const Net& net) : StepModel(Network(net)) {}  // NOLINT(google-explicit-constructor)
   template <typename M>
   StepModel(DataParallel<M>& model) : StepModel(model.module()) {  // NOLINT(google-explicit-constructor)
     sync = model.sync();
+  }
+  template <typename M>
+  StepModel(ShardedDataParallel<M>& model) : StepModel(model.module()) {  // NOLINT(google-explicit-constructor)
+    sync = model.sync();
+    if (forward)
+      forward = [whole = std::move(forward), shards = model.sync()](const Tensors& inputs) {
+        shards->rethrow_failure();
+        Tensors outputs = whole(inputs);
+        shards->rethrow_failure();  // as ShardedDataParallel::forward()
+        return outputs;
+      };
   }
 };
 

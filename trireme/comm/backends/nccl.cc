@@ -53,10 +53,10 @@ const CudaPlugin& plugin() {
 }  // namespace
 
 bool is_gpu_wanted() {
-  if (env::get_nonempty("FLAGS_selected_gpus")) return true;  // by the launcher
-  const bool chose_cpu =
-      hides_all_gpus(env::get("CUDA_VISIBLE_DEVICES")) || env::get("PADDLE_DISTRI_BACKEND") == "gloo";
-  return !chose_cpu && has_gpu_driver();
+  return trireme::is_gpu_wanted({.selected_gpus = env::get("FLAGS_selected_gpus"),
+                                 .cuda_visible_devices = env::get("CUDA_VISIBLE_DEVICES"),
+                                 .paddle_backend = env::get("PADDLE_DISTRI_BACKEND"),
+                                 .has_driver = has_gpu_driver()});
 }
 
 std::optional<std::string> why_no_cuda() {

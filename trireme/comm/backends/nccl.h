@@ -24,7 +24,7 @@ struct NcclOptions {
 /// UsageError when why_no_cuda() says something.
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const NcclOptions& options);
 
-/// Whether the launcher has chosen a GPU, or there is a driver and nobody has chosen the CPU.
+/// Whether this process is to use a GPU: the rule of core/gpu_driver.h for its environment.
 bool is_gpu_wanted();
 
 /// Nothing when libtrireme_cuda.so, and with it libtorch's CUDA part, is loaded and finds a GPU; else why not.

@@ -28,7 +28,7 @@ Line parse_line(int number, std::string_view text) {
 std::vector<Line> lines_of(std::string_view text) {
   std::vector<Line> lines;
   int number = 0;
-  for (const std::string& line : split(text, '\n')) {
+  for (const std::string& line : split(without_byte_order_mark(text), '\n')) {
     ++number;
     if (!trim(line).empty()) lines.push_back(parse_line(number, trim(line)));
   }

@@ -18,6 +18,10 @@ std::string refused_labels(std::string_view text) {
 TEST(Labels, GoByTheirNumbers) {
   EXPECT_THAT(parse_labels("1 goldfish, Carassius\r\n0 tench, Tinca tinca\r\n\n", "f"),
               ElementsAre("tench, Tinca tinca", "goldfish, Carassius"));
+  EXPECT_THAT(parse_labels("\xef\xbb\xbf"
+                           "0 tench\n",
+                           "f"),
+              ElementsAre("tench"));
   EXPECT_THAT(parse_labels("0\ttab\n1 7\n", "f"), ElementsAre("tab", "7"));
 }
 

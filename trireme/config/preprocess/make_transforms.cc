@@ -67,11 +67,20 @@ image::ResizeMethod method(const Node& params) {
           .backend = named(params, "backend", cv2, {{"cv2", cv2}, {"pil", pil}})};
 }
 
+/// Pictures are decoded as by cv2. pil gives the same pixels, but does not turn them as EXIF says. With to_np False,
+/// PaddleClas leaves its backend's order of colours, whatever to_rgb is.
 Operator decode(const Node& params) {
   if (params.get("channel_first", false)) params.at("channel_first").fail("is not supported; set it to False");
-  params.get("to_np", false);
-  params.get<std::string>("backend", "");
-  return image::DecodeImage{.to_rgb = params.get("to_rgb", true)};
+  const bool pil = named(params, "backend", false, {{"cv2", false}, {"pil", true}});
+  if (pil)
+    config::warn_ignored(params, "backend", "pictures are turned as their EXIF says, as cv2 does and pil does not");
+  const bool to_rgb = params.get("to_rgb", true);
+  if (params.get("to_np", true)) return image::DecodeImage{.to_rgb = to_rgb};
+  if (to_rgb != pil)
+    config::warn_ignored(
+        params, "to_np",
+        fmt::format("it leaves the colours in the backend's order, {}, as in PaddleClas", pil ? "RGB" : "BGR"));
+  return image::DecodeImage{.to_rgb = pil};
 }
 
 Operator rand_crop(const Node& params) {
@@ -92,7 +101,7 @@ Operator resize(const Node& params) {
   op.resize_short = whole(params, "resize_short", 0);
   if (params.has("size")) op.size = size(params.at("size"));
   op.method = method(params);
-  params.get("return_numpy", true);
+  config::warn_unless(true, params, "return_numpy", "operators have one kind of picture here");
   return op;
 }
 
@@ -124,7 +133,10 @@ Operator timm_augment(const Node& params) {
   op.config_str = params.get("config_str", op.config_str);
   op.prob = params.get("prob", op.prob);
   op.interpolation = interpolation(params, op.interpolation);
-  op.img_size = whole(params, "img_size", op.img_size);
+  if (const auto sides = params.find_list_or_one<int>("img_size")) {
+    if (sides->empty()) params.at("img_size").fail("expected a size or [width, height], got an empty list");
+    op.img_size = *std::min_element(sides->begin(), sides->end());
+  }
   return op;
 }
 
@@ -148,8 +160,8 @@ Operator normalize(const Node& params) {
   op.mean = numbers(params, "mean", op.mean);
   op.std = numbers(params, "std", op.std);
   op.channel_num = whole(params, "channel_num", op.channel_num);
-  params.get<std::string>("order", "");  // of the input, which has one order only here
-  params.get("output_fp16", false);      // the network's precision is AMP's
+  config::choice(params, "order", "", {"", "hwc", "chw"});  // the numbers are the same: a mean for each channel
+  config::warn_unless(false, params, "output_fp16", "images are float32; AMP decides the network's precision");
   return op;
 }
 

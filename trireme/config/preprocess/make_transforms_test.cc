@@ -47,6 +47,43 @@ ops:
   EXPECT_EQ(erasing.attempt, 10);
 }
 
+TEST(MakeTransforms, AnImageSizeMayBeAList) {
+  const auto ops = operators("ops: [TimmAutoAugment: {img_size: [224, 192]}, TimmAutoAugment: {img_size: 64}]");
+  EXPECT_EQ(std::get<image::TimmAutoAugment>(ops[0]).img_size, 192);
+  EXPECT_EQ(std::get<image::TimmAutoAugment>(ops[1]).img_size, 64);
+  EXPECT_THAT(refused_transforms("ops: [TimmAutoAugment: {img_size: []}]"), HasSubstr("got an empty list"));
+}
+
+// With to_np False PaddleClas leaves the order of the colours as the backend has it.
+TEST(MakeTransforms, ColoursAreInTheOrderOfPaddleClas) {
+  const CaughtLog quiet;
+  const auto to_rgb = [](const std::string& keys) {
+    return std::get<image::DecodeImage>(operators("ops: [DecodeImage: {" + keys + "}]")[0]).to_rgb;
+  };
+  EXPECT_TRUE(to_rgb("to_rgb: True"));
+  EXPECT_FALSE(to_rgb("to_rgb: False, backend: pil"));
+  EXPECT_TRUE(to_rgb("to_np: False, to_rgb: False, backend: pil"));
+  EXPECT_FALSE(to_rgb("to_np: False, to_rgb: True, backend: cv2"));
+}
+
+TEST(MakeTransforms, WarnsOfWhatItIgnores) {
+  const auto warnings = [](const std::string& text) {
+    const CaughtLog log;
+    operators("ops:\n  - " + text + "\n");
+    return log.lines();
+  };
+  EXPECT_THAT(
+      warnings("DecodeImage: {backend: PIL}"),
+      testing::ElementsAre(HasSubstr("f.yaml:2: ops.0.DecodeImage.backend: 'PIL' is ignored: pictures are turned")));
+  EXPECT_THAT(warnings("NormalizeImage: {output_fp16: True}"),
+              testing::ElementsAre(HasSubstr("output_fp16: 'True' is")));
+  EXPECT_THAT(warnings("ResizeImage: {size: 3, return_numpy: False}"),
+              testing::ElementsAre(HasSubstr("return_numpy: 'False' is ignored: ")));
+  EXPECT_THAT(warnings("NormalizeImage: {order: chw, output_fp16: False}\n  - DecodeImage: {backend: cv2}\n"
+                       "  - ResizeImage: {size: 3, return_numpy: True}"),
+              testing::IsEmpty());
+}
+
 TEST(MakeTransforms, RefusesWithThePlace) {
   EXPECT_THAT(refused_transforms("ops:\n  - DecodeImage:\n  - RandCropImag: {size: 3}\n"),
               testing::AllOf(HasSubstr("f.yaml:3"), HasSubstr("did you mean 'RandCropImage'")));
@@ -55,6 +92,7 @@ TEST(MakeTransforms, RefusesWithThePlace) {
   EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {size: 3, backend: opencv}\n"),
               HasSubstr("expected cv2, pil"));
   EXPECT_THAT(refused_transforms("ops:\n  - RandomErasing: {mode: noise}\n"), HasSubstr("expected const, rand, pixel"));
+  EXPECT_THAT(refused_transforms("ops:\n  - NormalizeImage: {order: whc}\n"), HasSubstr("order: 'whc' is not known"));
   EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {scale: [1, 2]}\n"), HasSubstr("size"));
   EXPECT_THAT(refused_transforms("ops:\n  - NormalizeImage: {mean: [1, 2]}\n"), HasSubstr("expected 3 numbers, got 2"));
   EXPECT_THAT(refused_transforms("ops:\n  - RandCropImage: {size: 3}\n"), HasSubstr("no NormalizeImage"));

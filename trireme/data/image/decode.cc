@@ -14,25 +14,34 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kOthers{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOthers{{
     {"GIF8"sv, "a GIF"sv},
     {"BM"sv, "a BMP"sv},
-    {"RIFF"sv, "a WebP or other RIFF file"sv},
     {"II*\0"sv, "a TIFF"sv},
     {"MM\0*"sv, "a TIFF"sv},
     {"\0\0\0\fjP"sv, "a JPEG 2000"sv},
-    {"<"sv, "a text of HTML or XML, perhaps the page of a failed download"sv},
 }};
 
 [[noreturn]] void refuse(std::string_view bytes) {
   if (bytes.empty()) throw ImageError("no image: 0 bytes");
-  for (const auto& [begin, name] : kOthers)
-    if (bytes.starts_with(begin)) throw ImageError("{}; only JPEG and PNG can be read", name);
+  if (const std::string_view name = other_format(bytes); !name.empty())
+    throw ImageError("{}; only JPEG and PNG can be read", name);
   throw ImageError("no image: {} bytes that begin with {}, unlike JPEG and PNG", bytes.size(),
                    to_hex(bytes.substr(0, 8)));
 }
 
 }  // namespace
+
+std::string_view other_format(std::string_view bytes) {
+  if (bytes.starts_with("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") return "a WebP";
+  for (const auto& [begin, name] : kOthers)
+    if (bytes.starts_with(begin)) return name;
+  return is_markup(bytes) ? "a text of HTML or XML, perhaps the page of a failed download" : std::string_view();
+}
+
+bool is_markup(std::string_view bytes) {
+  return bytes.starts_with('<');
+}
 
 Image decode(std::span<const char> bytes, const DecodeOptions& options) {
   Image image;

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "trireme/core/error.h"
 #include "trireme/data/image/image.h"
@@ -25,6 +26,11 @@ class ImageError : public UsageError {
  public:
   using UsageError::UsageError;
 };
+
+/// "a GIF", "a BMP": what the bytes are when they are not a JPEG or PNG but begin like another known format. Else empty.
+std::string_view other_format(std::string_view bytes);
+/// Whether they are the beginning of HTML or XML, such as the page of a failed download.
+bool is_markup(std::string_view bytes);
 
 struct DecodeOptions {
   /// A header that promises more is refused before memory is taken: a few hundred bytes can claim gigabytes.

@@ -239,6 +239,9 @@ TEST(Decode, WhatIsNoImageIsNamed) {
   EXPECT_EQ(message_of(""), "no image: 0 bytes");
   EXPECT_THAT(message_of("hello world"), HasSubstr("11 bytes that begin with 68656c6c6f20776f"));
   EXPECT_THAT(message_of("GIF89a"), HasSubstr("a GIF; only JPEG and PNG"));
+  EXPECT_THAT(message_of("RIFF....WEBPVP8 "), HasSubstr("a WebP; only JPEG and PNG"));
+  EXPECT_THAT(message_of("RIFF....WAVEfmt "), HasSubstr("no image"));
+  EXPECT_THAT(message_of("RIFF"), HasSubstr("no image"));
   EXPECT_THAT(message_of("<!DOCTYPE html>"), HasSubstr("failed download"));
   EXPECT_THROW(read_size(std::string("BM......")), ImageError);
 }

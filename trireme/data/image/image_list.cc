@@ -1,6 +1,7 @@
 #include "trireme/data/image/image_list.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <fstream>
@@ -17,6 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::array<std::string_view, 5> kUnreadEndings = {".bmp", ".gif", ".tif", ".tiff", ".webp"};
+constexpr size_t kLongestEnding = 5;
 constexpr size_t kMaxLine = 1 << 16;  // PATH_MAX is 4096: a longer line means that this is not a list
 
 /// Reads a file line by line: a list of gigabytes is never in memory twice.
@@ -87,8 +90,8 @@ void check_delimiter(const ImageListOptions& options) {
 }
 
 bool is_picture(const fs::path& file) {
-  const std::string suffix = to_lower(file.extension().string());
-  return suffix == ".jpg" || suffix == ".jpeg" || suffix == ".png";
+  const std::string ending = to_lower(file.extension().string());
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png" || has_unread_ending(ending);
 }
 
 /// The names of the sub-folders, sorted. A link to a folder is one.
@@ -158,6 +161,13 @@ void ImageList::relabel() {
     if (label != kUnlabelled) label = numbers[label];
 }
 
+bool has_unread_ending(std::string_view path) {
+  const size_t dot = path.rfind('.');
+  if (dot == std::string_view::npos || path.size() - dot > kLongestEnding) return false;
+  const std::string ending = to_lower(path.substr(dot));
+  return std::find(kUnreadEndings.begin(), kUnreadEndings.end(), ending) != kUnreadEndings.end();
+}
+
 ImageList read_image_list(const fs::path& file, const ImageListOptions& options) {
   check_delimiter(options);
   LineReader reader(file);
@@ -167,8 +177,8 @@ ImageList read_image_list(const fs::path& file, const ImageListOptions& options)
   if (!unknown) list.reserve_paths(bytes);  // only what is written is taken from the machine
   Place place{file};
   while (const auto text = reader.next()) {
-    ++place.line;
-    if (const std::string_view line = trim(*text); !line.empty()) add_line(list, line, options, place);
+    const std::string_view line = trim(++place.line == 1 ? without_byte_order_mark(*text) : *text);
+    if (!line.empty()) add_line(list, line, options, place);
   }
   if (list.size() == 0) throw UsageError("{}: the list has no picture in its {} lines", file.string(), place.line);
   if (!options.relabel) return list;

@@ -57,14 +57,19 @@ struct ImageListOptions {
   bool relabel = false;         ///< renumber the labels, without gaps, in their order; class_num is for the new ones
 };
 
-/// Blank lines and a carriage return at the end of a line are skipped. Throws UsageError, with file and line, for a
-/// label that is missing, not a number or out of range, and for a list without a picture; SystemError when the file
-/// cannot be read. Whether the pictures exist is not looked at.
+/// Blank lines, a carriage return at the end of a line and a byte order mark are skipped. Throws UsageError, with file
+/// and line, for a label that is missing, not a number or out of range, and for a list without a picture; SystemError
+/// when the file cannot be read. Whether the pictures exist is not looked at.
 ImageList read_image_list(const std::filesystem::path& file, const ImageListOptions& options = {});
 
+/// Whether the name is that of a picture in a format that is not read: .bmp, .gif, .tif, .tiff, .webp, in capitals or
+/// not.
+bool has_unread_ending(std::string_view path);
+
 /// Classes are the sub-folders in the order of their names, pictures all files below them that end in .jpg, .jpeg or
-/// .png in capitals or not, in the order of their paths. Throws UsageError for a folder without sub-folders and for a
-/// class without a picture, SystemError when a folder cannot be read.
+/// .png in capitals or not, in the order of their paths; also those with an unread ending, which ImageDataset refuses.
+/// Throws UsageError for a folder without sub-folders and for a class without a picture, SystemError when a folder
+/// cannot be read.
 ImageList read_image_folder(const std::filesystem::path& folder);
 
 }  // namespace trireme::data

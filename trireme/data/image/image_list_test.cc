@@ -50,6 +50,12 @@ TEST_F(ImageListFile, MayComeFromAnotherSystem) {
   EXPECT_THAT(list.labels(), ElementsAre(1, 2));
 }
 
+TEST_F(ImageListFile, MayBeginWithAByteOrderMark) {
+  EXPECT_THAT(paths(read("\xef\xbb\xbf"
+                         "a.jpg 1\n\xef\xbb\xbf.jpg 2\n")),
+              ElementsAre("a.jpg", "\xef\xbb\xbf.jpg"));
+}
+
 TEST_F(ImageListFile, PathsMayContainTheDelimiter) {
   EXPECT_THAT(paths(read("my cat.jpg 1\n")), ElementsAre("my cat.jpg"));
   const ImageList list = read("a b,c.jpg,7\n", {.delimiter = ","});
@@ -132,6 +138,19 @@ TEST_F(ImageFolder, HasAClassForEachSubFolder) {
   EXPECT_THAT(paths(list), ElementsAre("cat/b.PNG", "dog/1.JPEG", "dog/2.jpg", "dog/old/0.jpeg"));
   EXPECT_THAT(list.labels(), ElementsAre(0, 1, 1, 1));
   EXPECT_THAT(list.class_names(), ElementsAre("cat", "dog"));
+}
+
+// Leaving them out without a word would train on less than the user has.
+TEST_F(ImageFolder, HasAlsoPicturesOfFormatsThatAreRefusedLater) {
+  for (const char* name : {"cat/1.jpg", "cat/2.BMP", "cat/3.tif", "cat/4.tiff", "cat/5.webp", "cat/6.gif", "cat/7.mp4"})
+    touch(name);
+  EXPECT_EQ(read_image_folder(folder_.path()).size(), 6);
+}
+
+TEST(UnreadEnding, IsTheLastPartOfAName) {
+  for (const char* name : {"a.bmp", "b/a.TIFF", ".webp"}) EXPECT_TRUE(has_unread_ending(name)) << name;
+  for (const char* name : {"bmp", "a.bmp.jpg", "a.bmp2", "", "a.", "gif/a.png"})
+    EXPECT_FALSE(has_unread_ending(name)) << name;
 }
 
 TEST_F(ImageFolder, WithoutPicturesIsRefused) {

@@ -19,13 +19,9 @@ int64_t divide_up(int64_t value, int64_t by) {
   return (value + by - 1) / by;
 }
 
-bool cuts(const SamplerOptions& options) {
-  return options.order == Order::torch && options.drop_last;
-}
-
 /// What each rank gets of `count` samples when all get the same.
 int64_t per_rank(const SamplerOptions& options, int64_t count, int64_t ranks) {
-  return cuts(options) ? count / ranks : divide_up(count, ranks);
+  return options.pad ? divide_up(count, ranks) : count / ranks;
 }
 
 int64_t steps_for(const SamplerOptions& options, int64_t samples_of_a_rank) {

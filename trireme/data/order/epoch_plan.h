@@ -4,7 +4,7 @@
 // deals them out, one batch to each rank; the last step may be smaller. So after k steps all ranks together have
 // *consumed* the first k x batch_size x ranks of the list, and what is left is its rest. The list's length is a
 // multiple of the number of ranks: *padding* repeats a few samples from the head, and each rank has as many steps as
-// any other.
+// any other. Without padding the list is cut to such a multiple.
 //
 // An epoch that was interrupted and goes on with another number of ranks has several *stages*. The first stage's order
 // is the epoch's. Each further stage has for its order what the one before has not consumed: every sample that no rank
@@ -40,9 +40,10 @@ struct SamplerOptions {
   int64_t samples = 0;     ///< in the dataset; at most 2^32 - 1
   int64_t batch_size = 1;  ///< per rank
   bool shuffle = false;
-  /// A last step in which a rank would get less than batch_size is left out. With Order::torch also the up to ranks - 1
-  /// samples for which there would have been padding, as by drop_last of both its sampler and its DataLoader.
-  bool drop_last = false;
+  bool drop_last = false;  ///< leave out a last step with less than batch_size for each rank, as DataLoader(drop_last)
+  /// false: the last samples % ranks of the list are left out, where a few would be repeated. With Order::torch that is
+  /// DistributedSampler(drop_last=True).
+  bool pad = true;
   Order order = Order::paddle;
   uint64_t seed = 0;            ///< added to the epoch to seed the shuffle (low 32 bits). Paddle has none: 0
   MultiScale multi_scale = {};  ///< with scales, batch_size is that of the first

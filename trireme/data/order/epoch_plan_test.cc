@@ -11,8 +11,10 @@
 namespace trireme::data {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 using Batches = std::vector<std::vector<int64_t>>;
 
@@ -86,20 +88,28 @@ TEST(EpochPlan, DropLastLeavesOutTheSmallStep) {
   EXPECT_TRUE(whole_epoch({.samples = 3, .batch_size = 3, .drop_last = true}, 2)[0].empty());
 }
 
-TEST(EpochPlan, DropLastPadsInPaddlesOrderAndCutsInTorchs) {
-  SamplerOptions options{.samples = 7, .batch_size = 4, .drop_last = true};
-  EXPECT_EQ(steps_per_epoch(options, 2), 1);
-  options.order = Order::torch;
+// 103 samples are padded to 3 x 35, and DataLoader(drop_last=True) finds five whole batches of 7 in 35.
+TEST(EpochPlan, DropLastCountsAsTorchsDataLoader) {
+  SamplerOptions options{.samples = 103, .batch_size = 7, .drop_last = true, .order = Order::torch};
+  EXPECT_EQ(steps_per_epoch(options, 3), 5);
+  for (const Batches& batches : whole_epoch(options, 3)) EXPECT_THAT(batches, Each(SizeIs(7)));
+  options.order = Order::paddle;
+  EXPECT_EQ(steps_per_epoch(options, 3), 5);
+}
+
+TEST(EpochPlan, WithoutPaddingTheLastSamplesAreLeftOut) {
+  SamplerOptions options{.samples = 7, .batch_size = 4, .drop_last = true, .pad = false, .order = Order::torch};
   EXPECT_EQ(steps_per_epoch(options, 2), 0);
   options.batch_size = 3;
   EXPECT_THAT(whole_epoch(options, 2)[1], ElementsAre(ElementsAre(1, 3, 5)));
+  options.order = Order::paddle;
+  EXPECT_THAT(whole_epoch(options, 2)[1], ElementsAre(ElementsAre(3, 4, 5)));
 }
 
 TEST(EpochPlan, PaddingIsCounted) {
   EXPECT_EQ(EpochPlan({.samples = 7, .shuffle = true}, 0, {{.ranks = 3}}, {0, 3}).padding(), 2);
   EXPECT_EQ(EpochPlan({.samples = 9}, 0, {{.ranks = 3}}, {0, 3}).padding(), 0);
-  EXPECT_EQ(EpochPlan({.samples = 7, .drop_last = true, .order = Order::torch}, 0, {{.ranks = 3}}, {0, 3}).padding(),
-            0);
+  EXPECT_EQ(EpochPlan({.samples = 7, .pad = false, .order = Order::torch}, 0, {{.ranks = 3}}, {0, 3}).padding(), 0);
 }
 
 class RandomPlans : public ::testing::TestWithParam<Order> {};

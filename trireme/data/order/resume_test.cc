@@ -208,8 +208,8 @@ TEST(ResumePadding, WhatWasConsumedTwiceStaysAndTheRestComesOnce) {
   EXPECT_THAT(after.run_to_the_end(), ElementsAre(Batches{{4}, {5}}, Batches{{6}, {4}}));
 }
 
-TEST(ResumePadding, TailsThatTorchCutsAreForTheNextWorld) {
-  const SamplerOptions options{.samples = 7, .batch_size = 1, .drop_last = true, .order = Order::torch};
+TEST(ResumePadding, WhatIsCutOffIsForTheNextWorld) {
+  const SamplerOptions options{.samples = 7, .batch_size = 1, .pad = false, .order = Order::torch};
   World before(options, 4);
   EXPECT_EQ(before.run(1).size(), 1u);
   World after(options, 3);

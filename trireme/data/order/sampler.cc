@@ -6,9 +6,13 @@ namespace trireme::data {
 namespace {
 
 void check_same(const SamplerState& state, const SamplerOptions& options) {
-  if (state.samples != options.samples)
-    throw UsageError("sampler state: it is of a dataset of {} samples, this one has {}; resume with the same dataset",
-                     state.samples, options.samples);
+  if (state.samples != options.samples && state.consumed() > 0)
+    throw UsageError(
+        "sampler state: it is of a dataset of {} samples, this one has {}, and epoch {} has consumed {} of them; "
+        "finish "
+        "that epoch with its own dataset, or resume from a checkpoint of the end of an epoch (of `trireme train`: "
+        "--resume .../epoch_N), after which the dataset may be another",
+        state.samples, options.samples, state.epoch, state.consumed());
   if (state.order != options.order)
     throw UsageError("sampler state: its order is {}'s, this sampler's is {}'s; resume with the same .order",
                      to_string(state.order), to_string(options.order));

@@ -41,8 +41,9 @@ class DistributedBatchSampler {
   /// Inside a loop the batch at hand counts as consumed.
   SamplerState state() const;
   /// The next loop yields the rest of the state's epoch (nothing, if it was saved inside of the last batch). The seed
-  /// becomes the state's. Throws UsageError if the state is of another dataset, order or shuffling, and changes nothing
-  /// then.
+  /// becomes the state's. A state in which nothing of its epoch is consumed may be of a dataset of another size: the
+  /// next loop then is all of this one. Otherwise that is a UsageError, as are another order and other shuffling;
+  /// nothing changes then.
   void load_state(const SamplerState& state);
 
   /// What a loop does: begin() is start() and next(), ++ is next().

@@ -89,6 +89,14 @@ TEST(Bundle, EveryActivationIsWrittenAndRead) {
   }
 }
 
+TEST(Bundle, ANetworkThatIsNotAClassifierHasShapes) {
+  const TempDir folder;
+  const Description written{.model_name = "Parts",
+                            .output = {.activation = Activation::none, .shapes = {{-1, 21, 8, 6}, {-1}}}};
+  write(folder.path(), written);
+  EXPECT_EQ(read(folder.path()).output, written.output);
+}
+
 TEST(Bundle, RefusesWithTheLine) {
   EXPECT_THAT(parse_refusal(""), HasSubstr("inference.yml"));
   EXPECT_THAT(parse_refusal("- a\n- b\n"), HasSubstr("a list of 2"));

@@ -81,7 +81,9 @@ Output read_output(const Node& section, size_t labels) {
   Output output;
   output.name = section.get("name", output.name);
   output.activation = read_activation(section);
-  if (labels == 0 || section.has("class_num"))
+  if (section.has("shapes"))
+    output.shapes = section.need<std::vector<std::vector<int64_t>>>("shapes");
+  else if (labels == 0 || section.has("class_num"))
     output.class_num = config::need_whole(section, "class_num", {.least = 1, .most = 1 << 30});
   else
     output.class_num = static_cast<int64_t>(labels);
@@ -155,10 +157,23 @@ ValuePtr input_section(const Input& input) {
               {"shape", list({number(-1), number(input.channels), number(input.height), number(input.width)})}});
 }
 
+ValuePtr list_of(const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<ValuePtr> all;
+  for (const std::vector<int64_t>& shape : shapes) {
+    std::vector<ValuePtr> sizes;
+    for (const int64_t size : shape) sizes.push_back(number(size));
+    all.push_back(list(std::move(sizes)));
+  }
+  return list(std::move(all));
+}
+
 ValuePtr output_section(const Output& output) {
-  return map({{"name", word(output.name)},
-              {"activation", scalar(to_string(output.activation))},
-              {"class_num", number(output.class_num)}});
+  const ValuePtr section = map({{"name", word(output.name)}, {"activation", scalar(to_string(output.activation))}});
+  if (output.shapes.empty())
+    section->set("class_num", number(output.class_num));
+  else
+    section->set("shapes", list_of(output.shapes));
+  return section;
 }
 
 ValuePtr post_process(const Description& description) {

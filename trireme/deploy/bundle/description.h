@@ -9,7 +9,7 @@
 //
 //   Global: {model_name: MobileNetV3_small_x1_0}
 //   Input: {name: x, shape: [-1, 3, 224, 224]}
-//   Output: {name: out, activation: softmax, class_num: 1000}
+//   Output: {name: out, activation: softmax, class_num: 1000}     (or shapes: [[-1, 21, 224, 224]], see Output)
 //   PreProcess: {transform_ops: [ResizeImage: {resize_short: 256}, …]}
 //   PostProcess: {Topk: {topk: 5, label_list: [tench, goldfish, …]}}
 //   Files: {inference.onnx: {bytes: 102148276, crc32c: 3808858755}, …}
@@ -62,6 +62,9 @@ struct Output {
   std::string name = "out";
   Activation activation = Activation::softmax;
   int64_t class_num = 0;
+  /// Of a network that is not a classifier: the shape of each output, -1 where it follows the images. Then class_num is
+  /// 0, and the networks are for a program of your own.
+  std::vector<std::vector<int64_t>> shapes = {};
   bool operator==(const Output&) const = default;
 };
 

@@ -1,7 +1,6 @@
 // Whether an exported file computes what the network computes.
 //
-//   const std::vector<Sample> samples = take_samples(net, description);
-//   compare({.model = "LeNet", .file = "inference.pt"}, samples, [&](const Tensor& x) { return run(x); });
+//   compare({.model = "LeNet", .file = "inference.pt"}, traced.recordings, [&](const Tensor& x) { return run(x); });
 //
 // The allowed difference is relative to the range of the network's scores before the activation. Compare without the
 // activation first: softmax of an untrained network gives all classes the same score, whatever the file computes.
@@ -10,44 +9,34 @@
 #include <torch/types.h>
 
 #include <functional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "trireme/deploy/bundle/description.h"
-#include "trireme/deploy/export/network.h"
+#include "trireme/deploy/export/recording.h"
 
 namespace trireme::deploy {
 
-inline constexpr int64_t kTracedBatch = 2;
+/// Images -> what the network gives for them.
+using Scorer = std::function<Outputs(const torch::Tensor& images)>;
 
-/// Images -> a row of scores for each.
-using Scorer = std::function<torch::Tensor(const torch::Tensor& images)>;
+/// Float32's, over all the layers; of a network in a shorter type, which is not rewritten, little more than the type's.
+double rounding_of(at::ScalarType type);
 
-struct Sample {
-  torch::Tensor images;
-  torch::Tensor scores;  ///< the network's own, before the activation
-};
-
-/// Of the first parameter; the CPU when there is none.
-torch::Device device_of(const torch::nn::Module& module);
-
-/// The same at every call; the caller's random numbers are left alone.
-torch::Tensor random_images(const bundle::Input& input, int64_t batch);
-
-/// One image, as many as are traced, and one more. UsageError when the network fails on some of them or does not give a
-/// row of scores for each image. Warns when its scores are so much alike that comparing them says little.
-std::vector<Sample> take_samples(const Network& net, const bundle::Description& description);
+/// Warns when the scores are so much alike that comparing them says little.
+void warn_if_alike(std::span<const Recording> recordings, const std::string& model);
 
 struct Comparison {
   std::string model;
   std::string file;
-  std::string advice = {};                                   ///< for when they differ
+  std::function<std::string()> advice = {};                  ///< for when they differ
   bundle::Activation activation = bundle::Activation::none;  ///< at the end of the file's network
   double tolerance = 1e-4;                                   ///< times the range of the scores before the activation
+  double rounding = 5e-6;                                    ///< times the largest of them, see rounding_of()
 };
 
-/// UsageError with both numbers when the file's scores differ, are not as many, or cannot be computed.
-/// Logs by how much they differ, once for each file: without an activation.
-void compare(const Comparison& comparison, const std::vector<Sample>& samples, const Scorer& scorer);
+/// UsageError with both numbers when the file's outputs differ from those recorded, have other shapes, or cannot be
+/// computed. Logs by how much the worst output differs, once for each file: without an activation.
+void compare(const Comparison& comparison, std::span<const Recording> recordings, const Scorer& scorer);
 
 }  // namespace trireme::deploy

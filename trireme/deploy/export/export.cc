@@ -1,14 +1,18 @@
 #include "trireme/deploy/export/export.h"
 
 #include <fmt/ranges.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/script.h>
 #include <torch/torch.h>
 
+#include <optional>
+#include <span>
 #include <sstream>
 
 #include "trireme/core/durable.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/log.h"
 #include "trireme/deploy/export/compare.h"
 #include "trireme/deploy/export/fold.h"
 #include "trireme/deploy/export/lower.h"
@@ -21,6 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 using bundle::Activation;
 using bundle::Description;
+
+constexpr size_t kOneImage = 2;  // among the recordings
 
 /// While it lives, the network and all its parts are in evaluation mode; then each as it was.
 class Evaluation {
@@ -52,36 +58,63 @@ void require_finite(const Traced& traced, const std::string& model) {
       throw UsageError("{} is not exported: its weight {} has values that are not finite", model, weight.name);
 }
 
-/// The number of classes, which must be what the description says.
-void settle_classes(Description& description, const Traced& traced) {
-  const std::vector<int64_t> shape = shape_of(traced.scores());
-  if (shape.size() != 2 || shape[0] != kTracedBatch)
-    throw UsageError("{}: for {} images the network gives an output of {}; expected {} rows of scores",
-                     description.model_name, kTracedBatch, fmt::join(shape, " x "), kTracedBatch);
-  int64_t& classes = description.output.class_num;
-  if (classes == 0) classes = shape[1];
-  if (classes != shape[1])
-    throw UsageError("{} gives {} scores an image, but is described with {} classes", description.model_name, shape[1],
-                     classes);
+/// The shape of an output, -1 where it follows the images.
+Shape open_shape(const Traced& traced, const torch::jit::Value* output) {
+  Shape shape = shape_of(output);
+  for (const size_t dim : traced.open_dims(output)) shape[dim] = -1;
+  return shape;
 }
 
-void append_activation(const Traced& traced, Activation activation) {
-  if (activation == Activation::none) return;
+bool is_classifier(const Traced& traced) {
+  const torch::jit::Value* scores = traced.outputs()[0];
+  return traced.outputs().size() == 1 && shape_of(scores).size() == 2 && traced.is_batch(scores, 0) &&
+         traced.open_dims(scores).size() == 1;
+}
+
+/// The number of classes, which must be what the description says; or the shapes of other outputs.
+void settle_outputs(Description& description, const Traced& traced) {
+  bundle::Output& output = description.output;
+  if (is_classifier(traced)) {
+    const int64_t classes = shape_of(traced.outputs()[0])[1];
+    if (output.class_num == 0) output.class_num = classes;
+    if (output.class_num != classes)
+      throw UsageError("{} gives {} scores an image, but is described with {} classes", description.model_name, classes,
+                       output.class_num);
+    return;
+  }
+  std::vector<std::string> shapes;
+  for (const torch::jit::Value* value : traced.outputs()) {
+    output.shapes.push_back(open_shape(traced, value));
+    shapes.push_back(fmt::format("{}", fmt::join(shape_of(value), " x ")));
+  }
+  if (output.activation != Activation::none || output.class_num != 0)
+    throw UsageError(
+        "{}: for {} images the network gives an output of {}; expected {} rows of scores. To export it as it is, set "
+        "output.activation to none and output.class_num to 0",
+        description.model_name, kTracedBatch, fmt::join(shapes, " and "), kTracedBatch);
+}
+
+void append_activation(Traced& traced, Activation activation) {
   torch::jit::Graph& graph = *traced.graph;
-  torch::jit::Value* scores = traced.scores();
+  torch::jit::Value* scores = traced.outputs()[0];
   torch::jit::Value* result = activation == Activation::softmax
                                   ? graph.insert(c10::aten::softmax, {scores, int64_t{1}, torch::jit::IValue()})
                                   : graph.insert(c10::aten::sigmoid, {scores});
   result->setType(scores->type());
+  traced.shapes[result->unique()] = traced.shapes.at(scores->unique());
   graph.block()->replaceOutput(0, result);
 }
 
+bool is_short(at::ScalarType type) {
+  return type == torch::kBFloat16 || type == torch::kHalf;
+}
+
 /// Without the activation.
-Traced inference_graph(const Network& net, Description& description) {
-  const torch::Device device = device_of(*net.module);
-  Traced traced = trace(net, random_images(description.input, kTracedBatch).to(device));
+Traced inference_graph(const Network& net, Description& description, bool any_size) {
+  Traced traced = trace(net, description.input, any_size);
   require_finite(traced, description.model_name);
-  settle_classes(description, traced);
+  settle_outputs(description, traced);
+  if (is_short(traced.type)) return traced;  // what is folded is rounded again, and that would show
   fold_batch_norms(traced);
   merge_branches(traced);
   return traced;
@@ -89,17 +122,29 @@ Traced inference_graph(const Network& net, Description& description) {
 
 // --- comparison
 
-Comparison comparison(const Description& description, const char* file, const Options& options) {
-  const char* advice = std::string_view(file) == bundle::kTorchFile
-                           ? "forward() depends on more than the images: random numbers, their values, a count"
-                           : "inference.pt is right, so this is a defect of Trireme; please report it";
-  return {description.model_name, file, advice, description.output.activation, options.tolerance};
+/// Why inference.pt computes something else than the network, from which it was recorded.
+std::string reason_of_difference(const Network& net, const Traced& traced) {
+  const Recording& first = traced.recordings[0];
+  const torch::Tensor images = first.images.to(device_of(*net.module), traced.type);
+  const torch::Tensor again = net.forward(images)[0].to(torch::kCPU, first.outputs[0].scalar_type());
+  if (!again.equal(first.outputs[0]))
+    return "forward() gives other results for the same images: it uses random numbers, or changes something that it "
+           "reads";
+  return "forward() depends on the values of the images in C++ code (if, item(), a loop), or writes into a part of a "
+         "tensor (x[0] = …), which a recording does not see; use torch::where and torch::cat";
 }
 
 Scorer scorer_of(const std::string& script) {
   std::istringstream bytes(script);
   const auto module = std::make_shared<torch::jit::Module>(torch::jit::load(bytes, torch::kCPU));
-  return [module](const torch::Tensor& images) { return module->forward({images}).toTensor(); };
+  return [module](const torch::Tensor& images) -> Outputs {
+    const torch::jit::GraphOptimizerEnabledGuard as_recorded(false);
+    const torch::jit::IValue result = module->forward({images});
+    if (result.isTensor()) return {result.toTensor()};
+    Outputs outputs;
+    for (const torch::jit::IValue& each : result.toTupleRef().elements()) outputs.push_back(each.toTensor());
+    return outputs;
+  };
 }
 
 Scorer open(const OpenOnnx& opener, const fs::path& folder, const Description& description) {
@@ -109,6 +154,29 @@ Scorer open(const OpenOnnx& opener, const fs::path& folder, const Description& d
     throw UsageError("{} is not exported: its {} cannot be read back; nothing was published. {}",
                      description.model_name, bundle::kOnnxFile, error.what());
   }
+}
+
+/// The recordings of one size of images after the other, as an engine is opened for one.
+std::vector<std::span<const Recording>> by_size(std::span<const Recording> recordings) {
+  std::vector<std::span<const Recording>> all;
+  for (size_t start = 0, i = 1; i <= recordings.size(); ++i)
+    if (i == recordings.size() || recordings[i].images.sizes().slice(1) != recordings[start].images.sizes().slice(1)) {
+      all.push_back(recordings.subspan(start, i - start));
+      start = i;
+    }
+  return all;
+}
+
+std::vector<Recording> with_held_out(const Traced& traced) {
+  std::vector<Recording> all = traced.recordings;
+  if (traced.held_out) all.push_back(*traced.held_out);
+  return all;
+}
+
+Description of_size(Description description, const torch::Tensor& images) {
+  description.input.height = static_cast<int>(images.size(2));
+  description.input.width = static_cast<int>(images.size(3));
+  return description;
 }
 
 // --- files
@@ -126,18 +194,104 @@ void write_onnx(const fs::path& path, const OnnxModel& model) {
   file.commit();
 }
 
-/// Writes the graph as it stands, with description.output.activation at its end, and compares the files with the
-/// network.
-void write_networks(const Traced& traced, const Description& description, const std::vector<Sample>& samples,
-                    const fs::path& folder, const Options& options) {
-  const std::string script = torchscript_file(traced);
-  compare(comparison(description, bundle::kTorchFile, options), samples, scorer_of(script));
-  write_file_atomically(folder / bundle::kTorchFile, script);
-  if (!options.onnx) return;
-  const Lowered onnx = lower(traced, {description.model_name, description.input.name, description.output.name});
-  write_onnx(folder / bundle::kOnnxFile, onnx.model);
-  if (!options.open_onnx) return;
-  compare(comparison(description, bundle::kOnnxFile, options), samples, open(options.open_onnx, folder, description));
+/// The graph as it stands, with description.output.activation at its end, as files that are compared with the network.
+class Files {
+ public:
+  Files(const Network& net, const Traced& traced, Description description, const Options& options)
+      : net_(net),
+        traced_(traced),
+        description_(std::move(description)),
+        options_(options),
+        script_(torchscript_file(traced)) {}
+
+  void compare_script(std::span<const Recording> recordings) const {
+    Comparison script = comparison(bundle::kTorchFile);
+    script.advice = [this] { return reason_of_difference(net_, traced_); };
+    compare(script, recordings, scorer_of(script_));
+  }
+
+  /// Sizes are worked out from recordings, so those agree even where what was worked out is wrong for others.
+  void compare_held_out() const {
+    if (!traced_.held_out) return;
+    const Recording& other = *traced_.held_out;
+    try {
+      compare(comparison(bundle::kTorchFile), {&other, 1}, scorer_of(script_));
+    } catch (const std::exception& error) {
+      throw FixedSizeNeeded("the sizes in forward() could not be worked out, for they are wrong for {}: {}",
+                            shown(other.images), error.what());
+    }
+  }
+
+  void make_onnx() {
+    if (options_.onnx)
+      onnx_ = lower(traced_, {description_.model_name, description_.input.name, description_.output.name});
+  }
+
+  void write(const fs::path& folder) const {
+    write_file_atomically(folder / bundle::kTorchFile, script_);
+    if (onnx_) write_onnx(folder / bundle::kOnnxFile, onnx_->model);
+  }
+
+  /// After write().
+  void compare_onnx(const fs::path& folder, std::span<const Recording> recordings) const {
+    if (!onnx_ || !options_.open_onnx) return;
+    Comparison onnx = comparison(bundle::kOnnxFile);
+    onnx.advice = [] { return "inference.pt is right, so this is a defect of Trireme; please report it"; };
+    for (const auto same_size : by_size(recordings))
+      compare(onnx, same_size, open(options_.open_onnx, folder, of_size(description_, same_size[0].images)));
+  }
+
+ private:
+  Comparison comparison(const char* file) const {
+    return {.model = description_.model_name,
+            .file = file,
+            .activation = description_.output.activation,
+            .tolerance = options_.tolerance,
+            .rounding = rounding_of(traced_.type)};
+  }
+
+  const Network& net_;
+  const Traced& traced_;
+  const Description description_;
+  const Options& options_;
+  const std::string script_;
+  std::optional<Lowered> onnx_;
+};
+
+void require_onnx_type(const Traced& traced, const Description& description, const Options& options) {
+  if (!options.onnx || !is_short(traced.type)) return;
+  throw UsageError(
+      "{} has weights of type {}, and ONNX files are written in float32 or from double; call net->to(torch::kFloat) "
+      "before, or leave out ONNX (.onnx = false)",
+      description.model_name, c10::toString(traced.type));
+}
+
+Description export_traced(const Network& net, Traced traced, Description description, const fs::path& folder,
+                          const Options& options) {
+  require_onnx_type(traced, description, options);
+  const std::vector<Recording> recordings = traced.recordings;
+  warn_if_alike(recordings, description.model_name);
+  Description bare = description;
+  bare.output.activation = Activation::none;
+  Files first(net, traced, bare, options);
+  first.compare_script(recordings);  // before there is a folder that a crash could leave
+  first.compare_held_out();
+  first.make_onnx();
+  Staging staging(folder);
+  first.write(staging.path());
+  first.compare_onnx(staging.path(), with_held_out(traced));
+  if (description.output.activation != Activation::none) {
+    append_activation(traced, description.output.activation);
+    const auto one_image = std::span(recordings).subspan(kOneImage, 1);  // one operator more, for which one image does
+    Files with_activation(net, traced, description, options);
+    with_activation.compare_script(one_image);
+    with_activation.make_onnx();
+    with_activation.write(staging.path());
+    with_activation.compare_onnx(staging.path(), one_image);
+  }
+  description = bundle::write(staging.path(), std::move(description));
+  staging.commit({bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile});
+  return description;
 }
 
 }  // namespace
@@ -146,20 +300,16 @@ Description export_model(const Network& net, Description description, const fs::
   check_arguments(net, description.input, description.model_name);
   const torch::NoGradGuard no_grad;
   const Evaluation evaluation(*net.module);
-  Traced traced = inference_graph(net, description);
-  const std::vector<Sample> samples = take_samples(net, description);
-  Staging staging(folder);
-  Description bare = description;
-  bare.output.activation = Activation::none;
-  write_networks(traced, bare, samples, staging.path(), options);
-  if (description.output.activation != Activation::none) {
-    append_activation(traced, description.output.activation);
-    // One operator more, for which one image does.
-    write_networks(traced, description, {samples.back()}, staging.path(), options);
+  Description described = description;
+  try {
+    Traced traced = inference_graph(net, described, options.any_size);
+    return export_traced(net, std::move(traced), described, folder, options);
+  } catch (const FixedSizeNeeded& needed) {
+    log_info("the exported files take images of {} x {} only: {}", description.input.height, description.input.width,
+             needed.what());
   }
-  description = bundle::write(staging.path(), std::move(description));
-  staging.commit({bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile});
-  return description;
+  Traced traced = inference_graph(net, description, /*any_size=*/false);
+  return export_traced(net, std::move(traced), description, folder, options);
 }
 
 }  // namespace trireme::deploy

@@ -9,9 +9,19 @@
 //
 // The files compute what the network computes in evaluation, with output.activation behind it: batch normalisation is
 // folded into the convolutions, parallel branches become one convolution, dropout is gone. They take any number of
-// images of the stated size. The network itself is left as it was, so that training may go on.
+// images of the stated size; with Options::any_size of other sizes, too. Images go in and scores come out in float32,
+// also where the network computes in another type. The network itself is left as it was, so that training may go on.
 // Before they take their places, inference.pt and, with Options::open_onnx, inference.onnx are compared with the
-// network on one, two and three random images (compare.h). Thread rule: no other thread uses the network.
+// network on one, two and three random images (compare.h), with any_size also on three other sizes, of which one was
+// held out when the sizes in the graph were worked out. There, inference.pt runs only operators that the network itself
+// has just run in this process, on tensors of the same shapes (sizes.h): the comparison cannot crash a program in which
+// the network works. It is not done in a child process: a fork of a program with threads, which libtorch has, may use
+// neither its allocator nor its locks, and there is no other program at hand to execute: `trireme` need not be installed
+// where a program that was linked with Trireme runs.
+// Thread rule: no other thread uses the network.
+//
+// A network whose output is not a row of scores for each image, or that has several outputs, is exported with
+// .output = {.activation = bundle::Activation::none}: the files are for your own code then, not for `trireme infer`.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +37,9 @@ namespace trireme::deploy {
 using OpenOnnx = std::function<Scorer(const std::filesystem::path& folder, const bundle::Description& description)>;
 
 struct Options {
-  bool onnx = true;         ///< false: no inference.onnx, for operators that lower.h does not know
+  bool onnx = true;  ///< false: no inference.onnx, for operators that lower.h does not know
+  /// Also runs the network on larger images. Where it takes them, so do the files; else the log says why not.
+  bool any_size = false;
   double tolerance = 1e-4;  ///< of the comparisons, times the range of the scores before the activation
   OpenOnnx open_onnx = {};  ///< none: inference.onnx is written without having been run
 };
@@ -35,8 +47,9 @@ struct Options {
 /// Replaces the three files in `folder`, which is made when there is none: all of them or, when anything fails, none.
 /// A process killed while they change places leaves a folder without inference.yml (staging.h).
 /// A `class_num` of 0 becomes the network's. Returns the description as written.
-/// UsageError: the network does not take such images, gives another number of classes, has an operator without equal,
-/// depends on the values or the number of the images, or weights that are not finite. SystemError: the disk refused.
+/// UsageError: the network does not take such images, gives another number of classes, has an operator without equal in
+/// ONNX, depends on the values or the number of the images, or weights that are not finite. SystemError: the disk
+/// refused.
 bundle::Description export_model(const Network& net, bundle::Description description,
                                  const std::filesystem::path& folder, const Options& options = {});
 

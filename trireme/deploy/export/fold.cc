@@ -54,8 +54,8 @@ std::string bias_name(std::string name) {
 
 void set_weights(Traced& traced, jit::Node* conv, const torch::Tensor& weight, const torch::Tensor& bias) {
   const std::string name = traced.weight_of(conv->input(kWeight))->name;
-  conv->replaceInput(kWeight, traced.add_weight(name, weight.to(torch::kFloat)));
-  conv->replaceInput(kBias, traced.add_weight(bias_name(name), bias.to(torch::kFloat)));
+  conv->replaceInput(kWeight, traced.add_weight(name, weight.to(traced.type)));
+  conv->replaceInput(kBias, traced.add_weight(bias_name(name), bias.to(traced.type)));
 }
 
 bool can_fold(const Traced& traced, const jit::Node* norm) {
@@ -158,7 +158,8 @@ void fold_batch_norms(Traced& traced) {
 
 void merge_branches(Traced& traced) {
   const torch::NoGradGuard no_grad;
-  for (jit::Node* sum : traced.nodes_of(c10::aten::add)) merge(traced, sum);
+  for (jit::Node* sum : traced.nodes_of(c10::aten::add))
+    if (sum->hasNamedInput("alpha")) merge(traced, sum);  // others add sizes
   traced.remove_unused();
 }
 

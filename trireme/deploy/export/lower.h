@@ -3,8 +3,8 @@
 //   Lowered lowered = lower(traced, {.model = "LeNet", .input = "x", .output = "scores"});
 //   lowered.model.write(sink);
 //
-// Supported is what image classifiers are made of (docs/export.md has the list); another operator is a UsageError that
-// names it. The number of images stays free; their size is the traced one.
+// docs/export.md lists the operators that are supported; another one is a UsageError that names it. The number of images
+// stays free, and their height and width when the graph was traced so.
 #pragma once
 
 #include <torch/types.h>
@@ -13,15 +13,22 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/error.h"
 #include "trireme/deploy/export/onnx_model.h"
 #include "trireme/deploy/export/traced.h"
 
 namespace trireme::deploy {
 
+/// The network takes images of any size, but its ONNX form does not. Trace it for one size, then it does.
+class FixedSizeNeeded : public UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 struct LowerOptions {
   std::string model;
   std::string input = "x";
-  std::string output = "scores";
+  std::string output = "scores";  ///< of several outputs the first; then scores_1 and so on
 };
 
 /// The model, and the tensors whose bytes it points to.

@@ -25,7 +25,7 @@ namespace node_field {
 constexpr int kInput = 1, kOutput = 2, kName = 3, kOp = 4, kAttribute = 5;
 }
 namespace attribute_field {
-constexpr int kName = 1, kFloat = 2, kInt = 3, kInts = 8, kType = 20;
+constexpr int kName = 1, kFloat = 2, kInt = 3, kText = 4, kInts = 8, kType = 20;
 }
 namespace tensor_field {
 constexpr int kDim = 1, kType = 2, kName = 8, kRaw = 9;
@@ -35,7 +35,7 @@ constexpr int kName = 1, kType = 2, kTensor = 1, kElement = 1, kShape = 2, kDim 
 }
 
 /// AttributeProto's name for the kind of a value.
-enum AttributeType { kFloatType = 1, kIntType = 2, kIntsType = 7 };
+enum AttributeType { kFloatType = 1, kIntType = 2, kTextType = 3, kIntsType = 7 };
 
 struct AttributeWriter {
   Message& out;
@@ -44,6 +44,9 @@ struct AttributeWriter {
   }
   void operator()(float value) const {
     out.number(attribute_field::kFloat, value).integer(attribute_field::kType, kFloatType);
+  }
+  void operator()(const std::string& value) const {
+    out.bytes(attribute_field::kText, value).integer(attribute_field::kType, kTextType);
   }
   void operator()(const std::vector<int64_t>& values) const {
     for (const int64_t value : values) out.integer(attribute_field::kInts, value);
@@ -78,12 +81,17 @@ Message head_of(const OnnxWeight& weight) {
   return all.append(head);
 }
 
+Message message_of(const OnnxSize& size) {
+  if (const int64_t* number = std::get_if<int64_t>(&size)) return Message().integer(value_field::kDimValue, *number);
+  const std::string& name = std::get<std::string>(size);
+  return name.empty() ? Message() : Message().bytes(value_field::kDimName, name);
+}
+
 Message message_of(const OnnxPort& port) {
   using namespace value_field;
   Message shape;
-  shape.message(kDim, Message().bytes(kDimName, "batch"));
-  for (const int64_t size : port.sample) shape.message(kDim, Message().integer(kDimValue, size));
-  const Message tensor = Message().integer(kElement, static_cast<int64_t>(OnnxType::float32)).message(kShape, shape);
+  for (const OnnxSize& size : port.shape) shape.message(kDim, message_of(size));
+  const Message tensor = Message().integer(kElement, static_cast<int64_t>(port.type)).message(kShape, shape);
   return Message().bytes(kName, port.name).message(kType, Message().message(kTensor, tensor));
 }
 
@@ -98,10 +106,10 @@ void OnnxModel::add(OnnxWeight weight) {
 }
 
 Message OnnxModel::graph_ends() const {
-  return Message()
-      .bytes(graph_field::kName, name_)
-      .message(graph_field::kInput, message_of(input_))
-      .message(graph_field::kOutput, message_of(output_));
+  Message ends;
+  ends.bytes(graph_field::kName, name_).message(graph_field::kInput, message_of(input_));
+  for (const OnnxPort& output : outputs_) ends.message(graph_field::kOutput, message_of(output));
+  return ends;
 }
 
 uint64_t OnnxModel::graph_size() const {

@@ -1,7 +1,7 @@
-// An ONNX file that is being built: nodes, weights, one input and one output with a free batch size. Knows the file's
-// format and nothing of what the operators mean.
+// An ONNX file that is being built: nodes, weights, one input and outputs. Knows the file's format and nothing of what
+// the operators mean.
 //
-//   OnnxModel model("LeNet", {"x", {1, 28, 28}}, {"y", {1, 28, 28}});
+//   OnnxModel model("LeNet", {"x", {"batch", 1, 28, 28}}, {{"y", {"batch", 1, 28, 28}}});
 //   model.add({.op = "Relu", .inputs = {"x"}, .outputs = {"y"}});
 //   model.write([&](std::string_view bytes) { file.write(bytes); });
 //
@@ -24,7 +24,7 @@ inline constexpr int64_t kOnnxIr = 7;      // the format's version that came wit
 
 struct OnnxAttribute {
   std::string name;
-  std::variant<int64_t, float, std::vector<int64_t>> value;
+  std::variant<int64_t, float, std::vector<int64_t>, std::string> value;
 };
 
 struct OnnxNode {
@@ -35,7 +35,7 @@ struct OnnxNode {
 };
 
 /// The numbers that ONNX has for them.
-enum class OnnxType { float32 = 1, int64 = 7 };
+enum class OnnxType { float32 = 1, int64 = 7, boolean = 9 };
 
 struct OnnxWeight {
   std::string name;
@@ -44,10 +44,14 @@ struct OnnxWeight {
   std::string_view bytes;  ///< row by row, little-endian
 };
 
+/// A size, or the name of one that is open; an empty name: open, and nothing is said of it.
+using OnnxSize = std::variant<int64_t, std::string>;
+
 /// The input or output of a model.
 struct OnnxPort {
   std::string name;
-  std::vector<int64_t> sample;  ///< the shape without the batch
+  std::vector<OnnxSize> shape;
+  OnnxType type = OnnxType::float32;
 };
 
 class OnnxModel {
@@ -55,8 +59,8 @@ class OnnxModel {
   /// Readers of protocol buffers take no larger file.
   static constexpr uint64_t kMaxBytes = (uint64_t{1} << 31) - 1;
 
-  OnnxModel(std::string name, OnnxPort input, OnnxPort output)
-      : name_(std::move(name)), input_(std::move(input)), output_(std::move(output)) {}
+  OnnxModel(std::string name, OnnxPort input, std::vector<OnnxPort> outputs)
+      : name_(std::move(name)), input_(std::move(input)), outputs_(std::move(outputs)) {}
 
   void add(const OnnxNode& node);
   void add(OnnxWeight weight);
@@ -71,7 +75,8 @@ class OnnxModel {
   io::Message model_head() const;
 
   std::string name_;
-  OnnxPort input_, output_;
+  OnnxPort input_;
+  std::vector<OnnxPort> outputs_;
   io::Message nodes_;
   int node_count_ = 0;
   std::vector<OnnxWeight> weights_;

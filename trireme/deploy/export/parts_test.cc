@@ -84,7 +84,7 @@ TEST(Files, OfOneFolderAreWrittenByOneExportAtATime) {
 }
 
 TEST(Weights, OfTheSameNameGetNamesThatNoneHas) {
-  Traced traced = trace(models::lenet(10), torch::zeros({2, 1, 28, 28}));
+  Traced traced = trace(models::lenet(10), {.channels = 1, .height = 28, .width = 28});
   const auto name = [&](size_t i) -> std::string& { return traced.weights.at(traced.graph->inputs()[i]).name; };
   name(1) = "w_2";
   name(2) = name(3) = "w";
@@ -99,7 +99,7 @@ TEST(Fold, LeavesANormalisationWhoseScaleIsComputed) {
     const torch::Tensor y = torch::conv2d(x, self.large, {}, 1, 1);
     return torch::batch_norm(y, self.log_scale.exp(), {}, self.mean, self.variance, false, 0.1, 1e-5, false);
   });
-  Traced traced = trace(net, torch::zeros({2, 3, 4, 4}));
+  Traced traced = trace(net, {.channels = 3, .height = 4, .width = 4});
   fold_batch_norms(traced);
   EXPECT_EQ(traced.nodes_of(c10::aten::batch_norm).size(), 1U);
 }
@@ -108,7 +108,7 @@ TEST(Fold, LeavesANormalisationOfItsOwn) {
   torch::nn::Sequential net(torch::nn::BatchNorm2d(3), torch::nn::Flatten());
   net->eval();
   const Network network(net.ptr(), [net](const torch::Tensor& x) mutable { return net->forward(x); });
-  Traced traced = trace(network, torch::zeros({2, 3, 4, 4}));
+  Traced traced = trace(network, {.channels = 3, .height = 4, .width = 4});
   fold_batch_norms(traced);
   EXPECT_EQ(traced.nodes_of(c10::aten::batch_norm).size(), 1U);
   EXPECT_NO_THROW(lower(traced, {.model = "Own"}));
@@ -134,7 +134,7 @@ std::vector<std::vector<int64_t>> reshapes(const Lowered& lowered) {
 
 TEST(Onnx, ReshapesAreRightForAnyNumberOfImages) {
   const OwnNet net([](torch::Tensor x) { return split_heads(x).permute({1, 0, 2, 3}).flatten(1); });
-  const auto shapes = reshapes(lower(trace(net, torch::zeros({2, 6, 2, 1})), {.model = "Own"}));
+  const auto shapes = reshapes(lower(trace(net, {.channels = 6, .height = 2, .width = 1}), {.model = "Own"}));
   ASSERT_EQ(shapes.size(), 2U);
   for (const int64_t batch : {1, 2, 3}) {
     const torch::Tensor x = torch::randn({batch, 6, 2, 1});
@@ -144,7 +144,7 @@ TEST(Onnx, ReshapesAreRightForAnyNumberOfImages) {
 
 TEST(Onnx, PermutationsCountFromTheFront) {
   const OwnNet net([](torch::Tensor x) { return x.permute({0, -1, 1, -2}).flatten(1); });
-  const Lowered lowered = lower(trace(net, torch::zeros({2, 3, 2, 2})), {.model = "Own"});
+  const Lowered lowered = lower(trace(net, {.channels = 3, .height = 2, .width = 2}), {.model = "Own"});
   std::string file;
   lowered.model.write([&](std::string_view bytes) { file += bytes; });
   EXPECT_THAT(file, HasSubstr(std::string("perm\x40\x00\x40\x03\x40\x01\x40\x02", 12)));
@@ -152,14 +152,14 @@ TEST(Onnx, PermutationsCountFromTheFront) {
 
 TEST(Onnx, SizeIsWhatIsWritten) {
   const auto net = models::lenet(10);
-  const Lowered lowered = lower(trace(net, torch::zeros({2, 1, 28, 28})), {.model = "LeNet"});
+  const Lowered lowered = lower(trace(net, {.channels = 1, .height = 28, .width = 28}), {.model = "LeNet"});
   uint64_t written = 0;
   lowered.model.write([&](std::string_view bytes) { written += bytes.size(); });
   EXPECT_EQ(written, lowered.model.size());
 }
 
 TEST(Onnx, FilesAbove2GbAreRefused) {
-  OnnxModel model("Huge", {"x", {1}}, {"y", {1}});
+  OnnxModel model("Huge", {"x", {"batch", 1}}, {{"y", {"batch", 1}}});
   const std::string_view no_one_reads_this("", uint64_t{3} << 30);
   model.add(OnnxWeight{.name = "w", .type = OnnxType::float32, .shape = {3 << 28}, .bytes = no_one_reads_this});
   try {

@@ -30,7 +30,7 @@ void place(jit::Module module, const Weight& weight, const Compilation& unit) {
     if (!module.hasattr(name)) module.register_module(name, new_module(kLayerClass, unit));
     module = module.attr(name).toModule();
   }
-  module.register_parameter(last, weight.value, /*is_buffer=*/false);
+  module.register_parameter(last, weight.value, /*is_buffer=*/!weight.value.is_floating_point());
 }
 
 /// Replaces the graph's inputs for weights by attributes of its new first input, the module.
@@ -52,6 +52,14 @@ void read_from_self(jit::Graph& graph, const std::vector<Weight>& weights, const
   }
 }
 
+/// A method returns one value.
+void join_outputs(jit::Graph& graph) {
+  if (graph.outputs().size() == 1) return;
+  jit::Node* tuple = graph.appendNode(graph.createTuple(graph.outputs()));
+  while (!graph.outputs().empty()) graph.eraseOutput(0);
+  graph.registerOutput(tuple->output());
+}
+
 }  // namespace
 
 jit::Module to_torchscript(const Traced& traced) {
@@ -65,6 +73,7 @@ jit::Module to_torchscript(const Traced& traced) {
   read_from_self(*graph, weights, module);
   graph->inputs()[1]->setDebugName("x");
   jit::EraseShapeInformation(graph);
+  join_outputs(*graph);
   module.type()->addMethod(unit->create_function(c10::QualifiedName(*module.type()->name(), "forward"), graph));
   return module;
 }

@@ -1,7 +1,7 @@
 #include "trireme/deploy/export/traced.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 #include <torch/csrc/jit/ir/constants.h>
 #include <torch/csrc/jit/passes/dead_code_elimination.h>
 #include <torch/torch.h>
@@ -10,6 +10,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 
 namespace trireme::deploy {
 namespace {
@@ -17,96 +18,107 @@ namespace {
 namespace jit = torch::jit;
 using c10::Symbol;
 
-std::string shown(const torch::Tensor& tensor) {
-  return fmt::format("{}", fmt::join(tensor.sizes(), " x "));
-}
+constexpr int kSizeStep = 32;  // what networks halve five times stays whole
 
-/// Parameters, then buffers, each tensor once: shared weights keep their first name.
-std::vector<Weight> weights_of(const torch::nn::Module& module) {
-  std::vector<Weight> all;
-  std::set<const void*> seen;
-  const auto add = [&](const auto& named) {
-    for (const auto& item : named)
-      if (item.value().defined() && seen.insert(item.value().unsafeGetTensorImpl()).second)
-        all.push_back({item.key(), item.value()});
-  };
-  add(module.named_parameters());
-  add(module.named_buffers());
-  return all;
-}
-
-void require_float(const std::vector<Weight>& weights) {
-  for (const auto& [name, value] : weights)
-    if (value.is_floating_point() && value.scalar_type() != torch::kFloat)
-      throw UsageError("{} is of type {}; only networks in float32 are exported: call net->to(torch::kFloat) before",
-                       name, c10::toString(value.scalar_type()));
+Symbol aten(const char* name) {
+  return Symbol::fromQualString(std::string("aten::") + name);
 }
 
 torch::Tensor plain(const torch::Tensor& value) {
   return value.detach().to(torch::kCPU).contiguous();
 }
 
-/// Images and weights as arguments: what is an argument becomes an input of the graph, whether it wants a gradient or
-/// not, where other tensors would become constants in it.
-jit::Stack arguments(const torch::Tensor& images, const std::vector<Weight>& weights) {
-  jit::Stack stack = {images};
-  for (const Weight& weight : weights) stack.emplace_back(weight.value);
-  return stack;
+// --- recordings
+
+Recording record_more(const Network& net, const std::vector<Weight>& weights, const Recording& first,
+                      const torch::Tensor& images) {
+  try {
+    Recording made = record(net, weights, images);
+    require_same_operators(first, made);
+    return made;
+  } catch (const UsageError& error) {
+    throw UsageError("the network works on {} but not on {}: {}", shown(first.images), shown(images), error.what());
+  }
 }
 
-std::shared_ptr<jit::Graph> record(const Network& net, const jit::Stack& stack) {
-  const auto call = [&](jit::Stack inputs) { return jit::Stack{net.forward(inputs[0].toTensor())}; };
-  const auto no_names = [](const torch::Tensor&) { return std::string(); };
-  return jit::tracer::trace(stack, call, no_names, /*strict=*/true, /*force_outplace=*/true).first->graph;
-}
-
-/// The operators that compute, in their order.
-std::vector<const jit::Node*> operators_of(const jit::Graph& graph) {
-  std::vector<const jit::Node*> all;
-  for (const jit::Node* node : graph.nodes())
-    if (node->kind().is_aten() && node->outputs().size() == 1) all.push_back(node);
+std::vector<Recording> record_batches(const Network& net, const std::vector<Weight>& weights,
+                                      const bundle::Input& input) {
+  std::vector<Recording> all;
+  all.push_back(record(net, weights, random_images(input, kTracedBatch)));
+  for (const int64_t batch : {kTracedBatch + 1, int64_t{1}})
+    all.push_back(record_more(net, weights, all[0], random_images(input, batch)));
   return all;
 }
 
-bool same_operators(const std::vector<const jit::Node*>& one, const std::vector<const jit::Node*>& other) {
-  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const jit::Node* a, const jit::Node* b) {
-    return a->kind() == b->kind() && shape_of(a->output()).size() == shape_of(b->output()).size();
-  });
+struct SizeStep {
+  int height;
+  int width;
+  int odd_pixels;
+  int64_t batch;
+};
+
+bundle::Input larger(bundle::Input input, int height, int width) {
+  input.height += height;
+  input.width += width;
+  return input;
 }
 
-std::vector<size_t> differences(const std::vector<int64_t>& one, const std::vector<int64_t>& other) {
-  std::vector<size_t> all;
-  for (size_t i = 0; i < one.size(); ++i)
-    if (one[i] != other[i]) all.push_back(i);
+/// Larger by these steps, and by some pixels more, which change even sizes to odd ones, so that it shows how halves are
+/// rounded. A network that does not take such images rounds nothing.
+Recording record_odd(const Network& net, const std::vector<Weight>& weights, const Recording& first,
+                     const bundle::Input& input, const SizeStep& step) {
+  const auto recorded = [&](int pixels) {
+    return record(net, weights, random_images(larger(input, step.height + pixels, step.width + pixels), step.batch));
+  };
+  Recording made = [&] {
+    try {
+      return recorded(step.odd_pixels);
+    } catch (const UsageError&) {
+      return recorded(0);
+    }
+  }();
+  require_same_operators(first, made);
+  return made;
+}
+
+/// Heights and widths that grow by different steps, so that none is taken for the other.
+std::vector<Recording> record_sizes(const Network& net, const std::vector<Weight>& weights, const Recording& first,
+                                    const bundle::Input& input) {
+  std::vector<Recording> all;
+  all.push_back(record_more(net, weights, first, random_images(larger(input, kSizeStep, 2 * kSizeStep), kTracedBatch)));
+  all.push_back(record_odd(net, weights, first, input,
+                           {.height = 2 * kSizeStep, .width = kSizeStep, .odd_pixels = 1, .batch = kTracedBatch + 1}));
   return all;
 }
 
-/// A size alone is ambiguous: beside two images there may be two heads or two rows of pixels. The dimensions of the
-/// batch are those that differ in a run on another number of images.
-void find_batch_dims(Traced& traced, const jit::Graph& other) {
-  traced.batch_dims[traced.images()->unique()] = {0};
-  const auto ours = operators_of(*traced.graph), theirs = operators_of(other);
-  if (!same_operators(ours, theirs)) return;
-  for (size_t i = 0; i < ours.size(); ++i)
-    traced.batch_dims[ours[i]->output()->unique()] =
-        differences(shape_of(ours[i]->output()), shape_of(theirs[i]->output()));
+/// Whether the graph is now right for images of any size.
+bool free_image_size(const Network& net, const std::vector<Weight>& weights, const bundle::Input& input,
+                     Traced& traced) {
+  std::vector<Recording>& recordings = traced.recordings;
+  const size_t batches = recordings.size();
+  try {
+    for (Recording& one : record_sizes(net, weights, recordings[0], input)) recordings.push_back(std::move(one));
+    traced.held_out =
+        record_odd(net, weights, recordings[0], input,
+                   {.height = 3 * kSizeStep, .width = 4 * kSizeStep, .odd_pixels = 3, .batch = kTracedBatch});
+    traced.shapes = recorded_shapes(recordings);
+    if (const auto unknown = free_sizes(recordings, traced.shapes)) throw UsageError("{}", *unknown);
+    return true;
+  } catch (const std::exception& error) {
+    log_info("the exported files take images of {} x {} only: {}", input.height, input.width, error.what());
+    recordings.resize(batches);
+    traced.held_out.reset();
+    return false;
+  }
 }
+
+// --- passes over the graph
 
 /// What does nothing in inference: the output is the first input.
-const std::vector<Symbol>& idle_kinds() {
-  static const std::vector<Symbol> kinds = [] {
-    std::vector<Symbol> all;
-    for (const char* name : {"dropout", "feature_dropout", "contiguous", "detach", "alias", "clone"})
-      all.push_back(Symbol::fromQualString(std::string("aten::") + name));
-    return all;
-  }();
-  return kinds;
-}
-
-void remove_idle(const Traced& traced) {
-  for (const Symbol kind : idle_kinds())
-    for (jit::Node* node : traced.nodes_of(kind)) {
-      const bool active = std::string_view(kind.toUnqualString()).ends_with("dropout") &&
+void remove_idle(Traced& traced) {
+  for (const char* name : {"dropout", "feature_dropout", "detach", "alias"})
+    for (jit::Node* node : traced.nodes_of(aten(name))) {
+      const bool active = std::string_view(name).ends_with("dropout") &&
                           jit::constant_as<bool>(node->namedInput("train")).value_or(true);
       if (!active) node->output()->replaceAllUsesWith(node->input(0));
     }
@@ -120,13 +132,10 @@ bool is_one(const jit::Node* node, const char* argument) {
 /// torch::nn::Linear of C++ says addmm(bias, x, weight.t()), or matmul(x, weight.t()) where that does not fit. One
 /// operator is clearer, and what all readers of these files have fast code for.
 void restore_linear(Traced& traced, jit::Node* node, jit::Value* x, jit::Value* turned, jit::Value* bias) {
-  if (turned->node()->kind() != c10::aten::t) return;
+  if (turned->node()->kind() != c10::aten::t || traced.weight_of(turned->node()->input()) == nullptr) return;
   const jit::WithInsertPoint here(node);
   if (bias == nullptr) bias = traced.graph->insertConstant(jit::IValue());
-  jit::Value* result = traced.graph->insert(c10::aten::linear, {x, turned->node()->input(), bias});
-  result->setType(node->output()->type());
-  if (const auto* dims = traced.batch_dims_of(node->output())) traced.batch_dims[result->unique()] = *dims;
-  node->output()->replaceAllUsesWith(result);
+  traced.replace(node->output(), traced.graph->insert(c10::aten::linear, {x, turned->node()->input(), bias}));
 }
 
 void restore_linears(Traced& traced) {
@@ -137,42 +146,105 @@ void restore_linears(Traced& traced) {
     restore_linear(traced, node, node->input(0), node->input(1), nullptr);
 }
 
-/// x.view({x.size(0), …}) has the number of images of this one run in it; what is meant is "as many as there are".
-void free_batch_size(const Traced& traced) {
-  for (const char* name : {"aten::view", "aten::reshape"})
-    for (jit::Node* node : traced.nodes_of(Symbol::fromQualString(name))) {
-      const std::vector<int64_t> sizes = whole_numbers(node->input(1));
-      const std::vector<size_t>* dims = traced.batch_dims_of(node->output());
-      std::vector<int64_t> shape = shape_of(node->output());
-      if (dims == nullptr || dims->size() != 1 || sizes.size() != shape.size()) continue;
-      if (sizes[dims->front()] == -1) continue;
+bool is_computed(const jit::Value* value) {
+  return value->node()->kind() != c10::prim::Constant;
+}
+
+/// One size of a view may stay open: "what is left". And a view becomes a reshape, which does not depend on how its
+/// input lies in memory: engines feed images in other layouts than training does.
+void simplify_views(Traced& traced) {
+  for (const char* name : {"view", "reshape"})
+    for (jit::Node* node : traced.nodes_of(aten(name))) {
+      jit::Node* list = node->input(1)->node();
+      if (list->kind() != c10::prim::ListConstruct) continue;  // view(dtype)
       const jit::WithInsertPoint here(node);
-      shape[dims->front()] = -1;  // and no other
-      node->replaceInput(1, traced.graph->insertConstant(shape));
+      std::vector<jit::Value*> sizes(list->inputs().begin(), list->inputs().end());
+      const bool has_open = std::any_of(sizes.begin(), sizes.end(), [](const jit::Value* size) {
+        return jit::constant_as<int64_t>(size) == std::optional<int64_t>(-1);
+      });
+      if (!has_open && std::count_if(sizes.begin(), sizes.end(), is_computed) == 1)
+        *std::find_if(sizes.begin(), sizes.end(), is_computed) = traced.graph->insertConstant(int64_t{-1});
+      jit::Value* shape = traced.graph->insertNode(traced.graph->createList(c10::IntType::get(), sizes))->output();
+      traced.replace(node->output(), traced.graph->insert(aten("reshape"), {node->input(0), shape}));
     }
 }
 
-std::shared_ptr<jit::Graph> record_one_more(const Network& net, const torch::Tensor& images,
-                                            const std::vector<Weight>& weights) {
-  const torch::Tensor more = torch::cat({images, images.narrow(0, 0, 1)});
-  try {
-    return record(net, arguments(more, weights));
-  } catch (const c10::Error& error) {
-    throw UsageError("the network works on {} images but not on {}: {}", images.size(0), more.size(0),
-                     error.what_without_backtrace());
+/// A tensor that forward() makes on a device is made where the images are.
+void follow_device(const Traced& traced) {
+  const jit::WithInsertPoint start(*traced.graph->nodes().begin());
+  jit::Value* device = traced.graph->insert(c10::prim::device, {traced.images()});
+  for (jit::Node* node : traced.nodes_of(c10::prim::Constant))
+    if (node->output()->type()->kind() == c10::TypeKind::DeviceObjType) node->output()->replaceAllUsesWith(device);
+}
+
+/// Tensors that forward() brought along become weights, which move to another device with the others.
+void keep_constants(Traced& traced) {
+  for (jit::Node* node : traced.nodes_of(c10::prim::Constant)) {
+    const auto constant = jit::toIValue(node->output());
+    if (!constant || !constant->isTensor() || (constant->toTensor().dim() == 0 && constant->toTensor().is_cpu()))
+      continue;
+    jit::Value* weight = traced.add_weight(fmt::format("constants.{}", traced.weights.size()), constant->toTensor());
+    node->output()->replaceAllUsesWith(weight);
   }
 }
 
+jit::Value* converted(Traced& traced, jit::Value* value, at::ScalarType type) {
+  jit::Value* result = traced.graph->insert(c10::aten::to, {value, static_cast<int64_t>(type), false, false});
+  result->setType(value->type()->expect<c10::TensorType>()->withScalarType(type));
+  if (const auto known = traced.shapes.find(value->unique()); known != traced.shapes.end())
+    traced.shapes[result->unique()] = known->second;
+  return result;
+}
+
+/// Images and scores are float32 for all callers, whatever the network computes in.
+void convert_ends(Traced& traced) {
+  if (traced.type != torch::kFloat) {
+    const jit::WithInsertPoint start(*traced.graph->nodes().begin());
+    jit::Value* images = converted(traced, traced.images(), traced.type);
+    traced.images()->replaceAllUsesAfterNodeWith(images->node(), images);
+  }
+  const jit::WithInsertPoint end(traced.graph->return_node());
+  for (size_t i = 0; i < traced.outputs().size(); ++i) {
+    const auto type = traced.outputs()[i]->type()->expect<c10::TensorType>()->scalarType();
+    if (type && at::isFloatingType(*type) && *type != torch::kFloat)
+      traced.graph->block()->replaceOutput(i, converted(traced, traced.outputs()[i], torch::kFloat));
+  }
+  const auto convert = [](Recording& recording) {
+    for (torch::Tensor& output : recording.outputs)
+      if (output.is_floating_point()) output = output.to(torch::kFloat);
+  };
+  std::for_each(traced.recordings.begin(), traced.recordings.end(), convert);
+  if (traced.held_out) convert(*traced.held_out);
+}
+
 }  // namespace
+
+torch::Tensor random_images(const bundle::Input& input, int64_t batch) {
+  const auto generator = at::make_generator<at::CPUGeneratorImpl>(static_cast<uint64_t>(batch));
+  return torch::randn({batch, input.channels, input.height, input.width}, generator);
+}
 
 const Weight* Traced::weight_of(const jit::Value* value) const {
   const auto found = weights.find(value);
   return found == weights.end() ? nullptr : &found->second;
 }
 
-const std::vector<size_t>* Traced::batch_dims_of(const jit::Value* value) const {
-  const auto found = batch_dims.find(value->unique());
-  return found == batch_dims.end() ? nullptr : &found->second;
+std::vector<size_t> Traced::open_dims(const jit::Value* value) const {
+  const auto found = shapes.find(value->unique());
+  if (found == shapes.end()) return {};
+  std::vector<size_t> open;
+  for (size_t dim = 0; dim < found->second[0].size(); ++dim)
+    if (std::any_of(found->second.begin(), found->second.end(),
+                    [&](const Shape& shape) { return shape[dim] != found->second[0][dim]; }))
+      open.push_back(dim);
+  return open;
+}
+
+bool Traced::is_batch(const jit::Value* value, size_t dim) const {
+  const auto found = shapes.find(value->unique());
+  if (found == shapes.end() || dim >= found->second[0].size()) return false;
+  return std::equal(recordings.begin(), recordings.end(), found->second.begin(), found->second.end(),
+                    [&](const Recording& one, const Shape& shape) { return one.images.size(0) == shape[dim]; });
 }
 
 jit::Value* Traced::add_weight(std::string name, const torch::Tensor& value) {
@@ -180,6 +252,12 @@ jit::Value* Traced::add_weight(std::string name, const torch::Tensor& value) {
   input->setType(c10::TensorType::create(value));
   weights[input] = {std::move(name), plain(value)};
   return input;
+}
+
+void Traced::replace(jit::Value* value, jit::Value* by) {
+  by->setType(value->type());
+  if (const auto known = shapes.find(value->unique()); known != shapes.end()) shapes[by->unique()] = known->second;
+  value->replaceAllUsesWith(by);
 }
 
 std::vector<jit::Node*> Traced::nodes_of(Symbol kind) const {
@@ -204,24 +282,26 @@ void Traced::remove_unused() {
   }
 }
 
-Traced trace(const Network& net, const torch::Tensor& images) {
+Traced trace(const Network& net, const bundle::Input& input, bool any_size) {
   const torch::NoGradGuard no_grad;
   const std::vector<Weight> weights = weights_of(*net.module);
-  require_float(weights);
-  Traced traced;
-  try {
-    traced.graph = record(net, arguments(images, weights));
-  } catch (const c10::Error& error) {
-    throw UsageError("the network cannot be traced with images of {}: {}", shown(images),
-                     error.what_without_backtrace());
+  Traced traced{.type = type_of(weights)};
+  traced.recordings = record_batches(net, weights, input);
+  traced.graph = traced.recordings[0].graph;
+  traced.any_size = any_size && free_image_size(net, weights, input, traced);
+  if (!traced.any_size) {
+    traced.shapes = recorded_shapes(traced.recordings);
+    if (const auto unknown = free_sizes(traced.recordings, traced.shapes)) throw UsageError("{}", *unknown);
   }
-  find_batch_dims(traced, *record_one_more(net, images, weights));
   for (size_t i = 0; i < weights.size(); ++i)
     traced.weights[traced.graph->inputs()[i + 1]] = {weights[i].name, plain(weights[i].value)};
-  traced.images()->setType(c10::TensorType::create(images));
+  traced.images()->setType(c10::TensorType::create(traced.recordings[0].images));
   remove_idle(traced);
   restore_linears(traced);
-  free_batch_size(traced);
+  simplify_views(traced);
+  follow_device(traced);
+  keep_constants(traced);
+  convert_ends(traced);
   traced.remove_unused();
   return traced;
 }
@@ -245,12 +325,6 @@ std::vector<int64_t> whole_numbers(const jit::Value* value) {
 std::vector<int64_t> for_dimensions(std::vector<int64_t> numbers, size_t dimensions) {
   if (numbers.size() == 1) numbers.resize(dimensions, numbers[0]);
   return numbers;
-}
-
-std::vector<int64_t> shape_of(const jit::Value* value) {
-  const auto type = value->type()->cast<c10::TensorType>();
-  const auto sizes = type ? type->sizes().concrete_sizes() : std::nullopt;
-  return sizes ? *sizes : std::vector<int64_t>();
 }
 
 }  // namespace trireme::deploy

@@ -29,6 +29,9 @@ EngineOptions engine_options(const std::filesystem::path& folder, const Predicto
 void check(const PredictorOptions& options, const bundle::Description& description) {
   if (options.topk < 0) throw UsageError("topk is {}; must be 0 (as the model says) or more", options.topk);
   if (options.decode_threads < 0) throw UsageError("decode_threads is {}; must be 0 or more", options.decode_threads);
+  if (!description.output.shapes.empty())
+    throw UsageError("{} is not a classifier: {} says Output.shapes; run its files by a program of your own",
+                     description.model_name, bundle::kDescriptionFile);
   if (description.output.class_num < 1) throw UsageError("{} has no classes", description.model_name);
   const auto labels = static_cast<int64_t>(description.labels.size());
   if (labels != 0 && labels != description.output.class_num)

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/core/cxx20.h"
 #include "trireme/core/error.h"
 #include "trireme/deploy/bundle/description.h"
 #include "trireme/deploy/infer/buffer.h"

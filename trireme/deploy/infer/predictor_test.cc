@@ -162,6 +162,13 @@ TEST_F(PredictorTest, RefusesLabelsThatAreNotOneForEachClass) {
               HasSubstr("Means has 2 labels for 3 classes"));
 }
 
+TEST_F(PredictorTest, RefusesWhatIsNotAClassifier) {
+  bundle::Description parts = bundle::parse(kModel, "f");
+  parts.output.shapes = {{-1, 21, 8, 8}};
+  EXPECT_THAT(refusal([&] { const Predictor predictor(parts, std::make_unique<ChannelMeans>(runs)); }),
+              HasSubstr("Means is not a classifier: inference.yml says Output.shapes"));
+}
+
 TEST_F(PredictorTest, EqualScoresGoByClass) {
   const Predictor predictor = make(kModel, {.topk = 3});
   EXPECT_THAT(predictor.rank(std::vector<float>{0.5F, 0.5F, 0.5F}).class_ids, ElementsAre(0, 1, 2));

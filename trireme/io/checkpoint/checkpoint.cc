@@ -141,15 +141,16 @@ void Checkpoint::save(const TrainingState& state, const Progress& progress) {
 void Checkpoint::save_as(const std::string& name, const TrainingState& state, const Progress& progress) {
   const auto place = detail::gather(fmt::format("step {} of epoch {}", progress.step, progress.epoch), group_);
   const auto random = detail::gather(pack(io::rng_state()), group_);
+  const detail::WholeState whole(state);
   on_first(group_, [&] {
     check_same_progress(place);
-    write(name, state, progress, random);
+    write(name, state, whole, progress, random);
   });
 }
 
-void Checkpoint::write(const std::string& name, const TrainingState& state, const Progress& progress,
-                       const std::vector<std::string>& random) {
-  io::Snapshot snapshot = detail::take(state);
+void Checkpoint::write(const std::string& name, const TrainingState& state, const detail::WholeState& whole,
+                       const Progress& progress, const std::vector<std::string>& random) {
+  io::Snapshot snapshot = detail::take(state, whole);
   snapshot.manifest.step = progress.step;
   snapshot.manifest.epoch = progress.epoch;
   snapshot.manifest.world_size = ranks();
@@ -192,10 +193,11 @@ Restored Checkpoint::restore_with(const TrainingState& state,
 // All ranks or none.
 void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapshot, const std::string& random) {
   std::optional<io::Snapshot> before;
+  const detail::WholeState whole(state);
   const io::TensorMap random_before = io::rng_state();
   try {
     together(group_, [&] {
-      before = io::copy_of(detail::take(state));
+      before = io::copy_of(detail::take(state, whole));
       detail::put(state, snapshot);
       if (!random.empty()) io::set_rng_state(unpack(random));
     });

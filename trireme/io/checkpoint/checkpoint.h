@@ -112,8 +112,8 @@ class Checkpoint {
   void wait();
 
  private:
-  void write(const std::string& name, const TrainingState& state, const Progress& progress,
-             const std::vector<std::string>& random);
+  void write(const std::string& name, const TrainingState& state, const detail::WholeState& whole,
+             const Progress& progress, const std::vector<std::string>& random);
   Restored restore_with(const TrainingState& state, const std::function<std::optional<io::Snapshot>()>& read);
   void put_all(const TrainingState& state, const io::Snapshot& snapshot, const std::string& random);
   bool is_writer() const { return group_.size() <= 1 || group_.rank() == 0; }

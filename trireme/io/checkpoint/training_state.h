@@ -16,10 +16,14 @@
 
 #include <concepts>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "trireme/io/safetensors.h"
 
 namespace trireme {
 
@@ -35,7 +39,7 @@ namespace io {
 
 struct Snapshot;
 
-/// A module, however it is held: itself, a TORCH_MODULE holder, a std::shared_ptr, DataParallel.
+/// A module, however it is held: itself, a TORCH_MODULE holder, a std::shared_ptr, DataParallel, Pipeline.
 class ModuleRef {
  public:
   ModuleRef() = default;                                      ///< none
@@ -83,9 +87,12 @@ struct ExtraState {
   ExtraState(std::string name_, std::function<std::string()> save_, std::function<void(const std::string&)> load_)
       : name(std::move(name_)), save(std::move(save_)), load(std::move(load_)) {}
 
+  std::string key() const { return "extra." + name; }  ///< in Manifest::state
+
   std::string name;
   std::function<std::string()> save;             ///< UTF-8
   std::function<void(const std::string&)> load;  ///< throws when it does not understand; then nothing has changed
+  bool required = true;                          ///< false: a checkpoint without it is restored, and load() not called
 };
 
 struct NamedModel {
@@ -111,8 +118,33 @@ struct TrainingState {
 
 namespace detail {
 
-/// The tensors are the objects' own, as in io/module_state.h; texts are in manifest.state. Throws UsageError for an
-/// optimizer whose state is unknown, a state without a model, and a name that is there twice.
+/// What lies on several ranks (ShardedDataParallel, Pipeline), brought together: while it lives, the parameters of the models are
+/// whole, and it has the whole states of the optimizers; the layers of other ranks on the first rank alone. Made and ended by all ranks at the same places.
+class WholeState {
+ public:
+  explicit WholeState(const TrainingState& state);
+  /// The parameters and buffers of a model, as io::state_dict() gives them, with whole parameters.
+  io::TensorMap state_dict(torch::nn::Module& model) const;
+  /// The state of an optimizer, as io::optimizer_state() gives it, with whole tensors.
+  io::TensorMap optimizer_state(const torch::optim::Optimizer& optimizer, const io::TensorMap& parameters) const;
+  /// Averages and masters, with whole tensors.
+  const io::TensorMap& averages() const { return averages_; }
+  const io::TensorMap& masters() const { return masters_; }
+
+ private:
+  io::TensorMap with_whole(const torch::nn::Module& model) const;
+
+  std::vector<std::shared_ptr<void>> held_;
+  std::map<const torch::nn::Module*, io::TensorMap> pipelines_;     // all layers, of models that are pipelines
+  std::map<const torch::nn::Module*, io::TensorMap> whole_;         // parameters of models that are parts
+  std::map<const torch::optim::Optimizer*, io::TensorMap> joined_;  // of optimizers with split parameters
+  io::TensorMap averages_;
+  io::TensorMap masters_;
+};
+
+/// The tensors are the objects' own, as in io/module_state.h, or of `whole`; texts are in manifest.state. Throws
+/// UsageError for an optimizer whose state is unknown, a state without a model, and a name that is there twice.
+io::Snapshot take(const TrainingState& state, const WholeState& whole);
 io::Snapshot take(const TrainingState& state);
 
 /// The parts that `state` names; the snapshot may have more, but of named models all or none, and so of named

@@ -75,17 +75,18 @@ std::optional<std::string> find_visible(const std::string& id, const Names& visi
   return other && contains(visible, *other) ? other : std::nullopt;
 }
 
-Names chosen_devices(const Names& wanted, const Names& visible, const std::vector<GpuInfo>& present) {
+Names chosen_devices(const Request& request, const Names& visible, const std::vector<GpuInfo>& present) {
+  const std::string& list = request.devices_name;
   Names chosen;
-  for (const std::string& id : wanted) {
+  for (const std::string& id : *request.devices) {
     const auto name = find_visible(id, visible, present);
     if (!name && visible.empty())
       throw UsageError(
-          "--gpus {}: no GPU is visible here; check nvidia-smi and CUDA_VISIBLE_DEVICES, or leave --gpus "
-          "out to train on the CPU",
-          id);
-    if (!name) throw UsageError("--gpus {}: not visible here; visible are {}", id, join(visible, ","));
-    if (contains(chosen, *name)) throw UsageError("--gpus {}: this GPU is in the list twice", id);
+          "{0} {1}: no GPU is visible here; check nvidia-smi and CUDA_VISIBLE_DEVICES, or leave {0} out to train on "
+          "the CPU",
+          list, id);
+    if (!name) throw UsageError("{} {}: not visible here; visible are {}", list, id, join(visible, ","));
+    if (contains(chosen, *name)) throw UsageError("{} {}: this GPU is in the list twice", list, id);
     chosen.push_back(*name);
   }
   return chosen;
@@ -155,7 +156,7 @@ std::vector<std::string> visible_devices(const std::optional<std::string>& cuda_
 
 DeviceChoice choose_devices(const Request& request, const std::vector<std::string>& visible, int cores,
                             const std::vector<GpuInfo>& present) {
-  Names devices = request.devices ? chosen_devices(*request.devices, visible, present) : visible;
+  Names devices = request.devices ? chosen_devices(request, visible, present) : visible;
   const std::string wanted = request.processes.value_or(devices.empty() ? "1" : "gpu");
   if (wanted == "cpu" || (wanted == "auto" && devices.empty())) return one_for_each_core(request, cores);
   if (wanted == "gpu" || wanted == "auto") return one_for_each_device(std::move(devices));

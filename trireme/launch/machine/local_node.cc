@@ -7,6 +7,7 @@
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/host_identity.h"
 #include "trireme/core/log.h"
 #include "trireme/launch/machine/devices.h"
 #include "trireme/launch/options/options.h"
@@ -42,6 +43,13 @@ void allow_descriptors(int workers) {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+std::string machine_name() try {
+  const HostIdentity host = this_host();
+  return fmt::format("{} {} {}", host.boot_id, host.ipc_namespace, host.pid_namespace);
+} catch (const SystemError&) {
+  return "";
+}
+
 }  // namespace
 
 LocalNode describe_local_node(const Request& original, const Seat& seat) {
@@ -66,6 +74,7 @@ LocalNode describe_local_node(const Request& original, const Seat& seat) {
   node.info.master_port = node.ports.master_port();
   std::error_code ignored;
   node.info.log_dir = std::filesystem::absolute(request.log_dir, ignored).lexically_normal().string();
+  node.info.machine = machine_name();
   return node;
 }
 

@@ -202,6 +202,7 @@ void Meeting::serve_probe(const Seat& seat) {
 
 void Meeting::meet(const Request& request, const Seat& seat, Introduction self, Deadline deadline) {
   self.probe = own_probe_;
+  const FolderMark mark(self);
   control_->set(introduction_key(node_), to_json(self));
   if (hosting()) publish_roster(*control_, seat, request.max_restart, *lost_, deadline);
   const Roster roster = read_roster(*control_, seat, deadline);

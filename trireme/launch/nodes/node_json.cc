@@ -65,7 +65,8 @@ void check_consistent(const NodeInfo& node) {
 std::string to_json(const NodeInfo& node) {
   const json object = {{"host", node.host},       {"address", node.address},         {"interface", node.interface},
                        {"devices", node.devices}, {"processes", node.processes},     {"cores", node.cores},
-                       {"ports", node.ports},     {"master_port", node.master_port}, {"log_dir", node.log_dir}};
+                       {"ports", node.ports},     {"master_port", node.master_port}, {"log_dir", node.log_dir},
+                       {"machine", node.machine}};
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -84,6 +85,7 @@ NodeInfo node_from_json(const std::string& text) {
     node.ports.push_back(static_cast<uint16_t>(checked_number(port, "ports", 1, 65535)));
   node.master_port = static_cast<uint16_t>(checked_number(field(object, "master_port"), "master_port", 0, 65535));
   node.log_dir = checked_text(field(object, "log_dir"), "log_dir");
+  node.machine = checked_text(field(object, "machine"), "machine");
   check_consistent(node);
   return node;
 }

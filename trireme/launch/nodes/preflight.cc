@@ -65,20 +65,19 @@ json problems_here(const PreflightContext& context) {
   return problems;
 }
 
-// A file that node 0 writes and the others look for tells whether they see the same log folder.
-std::filesystem::path marker(const PreflightContext& context, int node) {
-  return std::filesystem::path(info_of(context, node).log_dir) /
-         (".trireme-" + to_hex(sha256(context.nodes[0].name)).substr(0, 16));
+std::filesystem::path mark_of(const Introduction& node, const std::string& folder) {
+  return std::filesystem::path(folder) / (".trireme-" + to_hex(sha256(node.name)).substr(0, 16));
 }
 
-void write_marker(const std::filesystem::path& path) {
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  try {
-    write_file_atomically(path, "", {.durable = false});
-  } catch (const SystemError&) {
-    // A folder that cannot be written is reported when the logs are opened.
+// Whether another node has left its mark in this node's folder.
+bool shares_folder(const PreflightContext& context) {
+  const std::string& folder = info_of(context, context.self).log_dir;
+  for (int i = 0; i < static_cast<int>(context.nodes.size()); ++i) {
+    std::error_code ignored;
+    const Introduction& other = context.nodes[static_cast<size_t>(i)];
+    if (i != context.self && std::filesystem::exists(mark_of(other, folder), ignored)) return true;
   }
+  return false;
 }
 
 std::string check_key(int node) {
@@ -86,9 +85,8 @@ std::string check_key(int node) {
 }
 
 void report(const PreflightContext& context, const json& problems) {
-  std::error_code ignored;
-  const bool shared = context.self != 0 && std::filesystem::exists(marker(context, context.self), ignored);
-  context.store.set(check_key(context.self), json{{"problems", problems}, {"shared_logs", shared}}.dump());
+  const json check{{"problems", problems}, {"shared_logs", shares_folder(context)}};
+  context.store.set(check_key(context.self), check.dump());
 }
 
 bool has_left(const PreflightContext& context, int node) {
@@ -135,21 +133,26 @@ void decide(const PreflightContext& context, Deadline deadline) {
 
 }  // namespace
 
+FolderMark::FolderMark(const Introduction& self) : path_(mark_of(self, self.info.log_dir)) {
+  std::error_code ignored;
+  std::filesystem::create_directories(path_.parent_path(), ignored);
+  try {
+    write_file_atomically(path_, "", {.durable = false});
+  } catch (const SystemError&) {
+    // A folder that cannot be written is reported when the logs are opened.
+  }
+}
+
+FolderMark::~FolderMark() {
+  std::error_code ignored;
+  std::filesystem::remove(path_, ignored);
+}
+
 Clearance check_each_other(const PreflightContext& context) {
   const Deadline deadline = Deadline::in(kCheckTime);
   warn_of_differences(context);
-  if (context.self == 0) {
-    write_marker(marker(context, 0));
-    context.store.set("marked", "");
-  }
-  const json problems = problems_here(context);
-  context.store.get("marked", deadline);
-  report(context, problems);
-  if (context.self == 0) {
-    decide(context, deadline);
-    std::error_code ignored;
-    std::filesystem::remove(marker(context, 0), ignored);
-  }
+  report(context, problems_here(context));
+  if (context.self == 0) decide(context, deadline);
   const json verdict = json::parse(context.store.get("go", deadline));
   if (!verdict.at("problems").empty())
     throw PeerError("{}", join(verdict.at("problems").get<std::vector<std::string>>(), "\n"));

@@ -153,8 +153,9 @@ class Terminal {
 
   void interrupt(int signal) {
     if (!state_.interrupt(signal, Clock::now())) return;
-    console_.say(
-        fmt::format("{}: passed on to all {} hosts; a second signal kills them", signal_name(signal), hosts_.size()));
+    if (request_.log_level <= LogLevel::info)
+      console_.say(fmt::format("trireme: {}: passed on to all {} hosts; a second signal kills them",
+                               signal_name(signal), hosts_.size()));
     for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
     for (size_t i = 0; i < hosts_.size(); ++i)
       if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: the pipe is not read yet

@@ -59,6 +59,13 @@ void set_log_level_of_request(Draft& draft, const Given& given) {
   }
 }
 
+// What --log_level has said before is overruled, and a variable is not asked.
+void set_quiet(Draft& draft, const Given& given) {
+  if (!bool_value(given)) return;
+  draft.request.log_level = LogLevel::error;
+  draft.given["--log_level"] = given;
+}
+
 void add_variable(Draft& draft, const Given& given) {
   draft.request.environment.push_back(variable_value(given));
 }
@@ -194,7 +201,8 @@ std::vector<Option> log_options() {
            .taking(Takes::boolean),
        Row({"--log_level"}, "LEVEL", "the launcher's own messages: debug, info, warning, error or off (default: info)",
            set_log_level_of_request)
-           .from({"PADDLE_LOG_LEVEL"})});
+           .from({"TRIREME_LOG_LEVEL", "PADDLE_LOG_LEVEL"}),
+       Row({"--quiet"}, "", "as --log_level error: no table at the start, nothing unless the job fails", set_quiet)});
 }
 
 std::vector<Option> failure_options() {

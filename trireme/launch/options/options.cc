@@ -55,12 +55,24 @@ void use_variable(const Option& option, const Given& variable, Draft& draft) {
   draft.notices.emplace_back(LogLevel::info, fmt::format("[launch] {} is used as {}", variable.shown(), name));
 }
 
+// Whether these are the variables of a launcher's worker: they describe that job, not one to start.
+bool is_worker(const Environment& variables) {
+  return !value_of(variables, "TRIREME_JOB_ID").value_or("").empty();
+}
+
 void read_variables(const Environment& variables, Draft& draft) {
-  if (!value_of(variables, "TRIREME_JOB_ID").value_or("").empty()) return;
+  if (is_worker(variables)) return;
   for (const Option& option : option_table())
     for (const std::string& name : option.variables)
       if (const auto value = value_of(variables, name); value && !value->empty())
         use_variable(option, Given{name, *value}, draft);
+}
+
+// A launcher in a worker of another job: the folder of that job is in use, so each worker gets one of its own in it.
+void settle_folder(const Environment& variables, Draft& draft) {
+  if (!is_worker(variables) || draft.has("--log_dir")) return;
+  const std::string outer = value_of(variables, "PADDLE_LOG_DIR").value_or(draft.request.log_dir);
+  draft.request.log_dir = fmt::format("{}/nested.{}", outer, value_of(variables, "RANK").value_or("0"));
 }
 
 }  // namespace
@@ -72,6 +84,7 @@ Request parse_launch(const std::vector<std::string>& args, const Environment& va
   if (draft.request.help_topic) return std::move(draft.request);
   draft.request.command = std::move(line.operands);
   read_variables(variables, draft);
+  settle_folder(variables, draft);
   settle(draft);
   for (const auto& [level, text] : draft.notices)
     if (level >= draft.request.log_level) log(level, text);

@@ -307,6 +307,13 @@ TEST(OptionVariables, TheLogLevelAppliesToTheseLinesToo) {
   EXPECT_THAT(log.lines, IsEmpty());
 }
 
+TEST(OptionVariables, QuietIsALogLevelOfTheCommandLine) {
+  EXPECT_EQ(parse({"--quiet"}, {{"TRIREME_LOG_LEVEL", "debug"}}).log_level, LogLevel::error);
+  EXPECT_EQ(parse({"--quiet", "--log_level", "info"}).log_level, LogLevel::info);
+  EXPECT_EQ(parse({"--log_level", "info", "--quiet"}).log_level, LogLevel::error);
+  EXPECT_EQ(parse({}, {{"TRIREME_LOG_LEVEL", "off"}, {"PADDLE_LOG_LEVEL", "INFO"}}).log_level, LogLevel::off);
+}
+
 TEST(OptionVariables, StartPortPrecedence) {
   const Environment both{{"FLAGS_START_PORT", "17000"}, {"PADDLE_START_PORT", "18000"}};
   EXPECT_EQ(parse({}, {{"FLAGS_START_PORT", "17000"}}).start_port, 17000);

@@ -34,6 +34,7 @@ struct Request {
 
   // how many processes, where
   std::optional<std::vector<std::string>> devices = {};  // --gpus: absolute ids as written
+  std::string devices_name = "--gpus";                   // what messages call them
   std::optional<std::string> processes = {};             // --nproc_per_node: a number, "gpu", "cpu" or "auto"
   std::optional<int> nodes = {};                         // --nnodes; parse_launch() always sets it
   std::vector<HostSlots> hosts = {};                     // --ips, --hostfile, -H

@@ -15,21 +15,28 @@
 namespace trireme::launch {
 namespace {
 
-std::string signal_advice(int signal) {
+std::string debugger_advice(Starter starter) {
+  if (starter == Starter::launch)
+    return "Run this rank in a debugger: --wrap RANK:\"gdb --args\", or use its core file.";
+  return "Use its core file (ulimit -c unlimited), or attach a debugger (gdb -p) to its number in "
+         "SpawnContext::pids().";
+}
+
+std::string signal_advice(int signal, Starter starter) {
   switch (signal) {
     case SIGILL:
       return "The CPU refused an instruction. On a CPU that announces AMX but cannot run it, start with "
-             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 (launch sets it unless you have set the variable yourself); else "
+             "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16 (workers get it unless you have set the variable yourself); else "
              "the program was built for a newer CPU (-march) than this host's.";
     case SIGBUS:
       return "Often shared memory is full: look at `df -h /dev/shm` and enlarge it (docker run --shm-size=8g, or "
              "--ipc=host). Else a mapped file became shorter, or its disk is full.";
     case SIGSEGV:
-      return "Run this rank in a debugger: --wrap RANK:\"gdb --args\", or use its core file.";
+      return debugger_advice(starter);
     case SIGABRT:
       return "The program gave up by itself: its last lines say why.";
     case SIGFPE:
-      return "An integer was divided by zero or overflowed. Run this rank in a debugger: --wrap RANK:\"gdb --args\".";
+      return "An integer was divided by zero or overflowed. " + debugger_advice(starter);
     case SIGKILL:
       return "Someone sent SIGKILL: the kernel short of memory (dmesg | grep -i oom), the batch system at a limit, or "
              "a person.";
@@ -75,11 +82,12 @@ bool log_may_explain(const Ending& ending) {
 
 // Our own exit code says so; what the log says is the detail.
 Diagnosis peer_failed(const Ending& ending, const std::optional<Diagnosis>& finding) {
-  return {.cause = "peer",
-          .words = fmt::format("{}: {}", ending_words(ending), finding ? finding->words : "another rank failed it"),
-          .advice = "The real culprit may be another rank: read the other ranks' logs too. Starting again may cure it.",
-          .evidence = finding ? finding->evidence : std::vector<std::string>(),
-          .victim = true};
+  return {
+      .cause = "peer",
+      .words = fmt::format("{}: {}", ending_words(ending), finding ? finding->words : "another rank failed it"),
+      .advice = "The real culprit may be another rank: read the other ranks' output too. Starting again may cure it.",
+      .evidence = finding ? finding->evidence : std::vector<std::string>(),
+      .victim = true};
 }
 
 // 139 of a shell script means that its command died of signal 11.
@@ -108,7 +116,7 @@ Diagnosis by_exit_code(const Ending& ending) {
 
 }  // namespace
 
-Diagnosis diagnose(const Ending& ending, const std::vector<std::string>& last_lines) {
+Diagnosis diagnose(const Ending& ending, const std::vector<std::string>& last_lines, Starter starter) {
   if (ending.success()) return {.cause = "success", .words = ending_words(ending)};
   if (ending.exec_errno != 0) return exec_failed(ending);
   if (ending.out_of_memory_kill) return killed_for_memory(ending);
@@ -119,7 +127,7 @@ Diagnosis diagnose(const Ending& ending, const std::vector<std::string>& last_li
     return *std::move(finding);
   }
   if (ending.exited) return by_exit_code(ending);
-  return {.cause = "signal", .words = ending_words(ending), .advice = signal_advice(ending.signal)};
+  return {.cause = "signal", .words = ending_words(ending), .advice = signal_advice(ending.signal, starter)};
 }
 
 int exit_code_of(const Ending& ending) {

@@ -32,8 +32,11 @@ struct Diagnosis {
   bool victim = false;                     // it says itself that another rank failed first
 };
 
+/// Who started the worker, and so reads the advice: an option of `trireme launch` is of no use to a caller of spawn().
+enum class Starter { launch, spawn };
+
 /// `last_lines` are the end of the worker's output, oldest first; the more the better.
-Diagnosis diagnose(const Ending& ending, const std::vector<std::string>& last_lines);
+Diagnosis diagnose(const Ending& ending, const std::vector<std::string>& last_lines, Starter starter = Starter::launch);
 
 /// What a shell would report: the code, 128 + signal, 126 or 127 for a program that cannot be started.
 int exit_code_of(const Ending& ending);

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "trireme/launch/options/option_table.h"
+
 namespace trireme::launch {
 namespace {
 
@@ -74,6 +76,23 @@ TEST(Diagnosis, SignalsWithAdvice) {
   EXPECT_NE(diagnose(killed(SIGBUS), {}).advice.find("/dev/shm"), std::string::npos);
   EXPECT_NE(diagnose(killed(SIGTERM), {}).advice.find("outside"), std::string::npos);
   EXPECT_NE(diagnose(killed(SIGSYS), {}).advice.find("seccomp"), std::string::npos);
+}
+
+void expect_no_option_of_launch(const Diagnosis& diagnosis) {
+  for (const Option& option : option_table())
+    for (const std::string& name : option.names) {
+      if (!name.starts_with("--")) continue;
+      EXPECT_EQ(diagnosis.advice.find(name), std::string::npos) << diagnosis.advice;
+    }
+}
+
+TEST(Diagnosis, ForSpawnNamesNoOptionOfLaunch) {
+  for (int signal = 1; signal < SIGRTMIN; ++signal)
+    expect_no_option_of_launch(diagnose(killed(signal), {}, Starter::spawn));
+  for (const char* line : {"ncclSystemError: x", "Address already in use", "No space left on device", "std::bad_alloc",
+                           "x.so: cannot open shared object file", "gloo/transport", "CUDA out of memory", "x"})
+    for (const int code : {1, 2, 71, 75, 126})
+      expect_no_option_of_launch(diagnose(exited(code), {line}, Starter::spawn));
 }
 
 TEST(Diagnosis, EverySignalHasANameAndWords) {

@@ -113,7 +113,7 @@ TEST(FailureScreen, AdviceAndEvidence) {
       failure_screen(failure({failed(1, 1, {"h:1:1 [0] NCCL WARN no shm", "ncclSystemError: failed"})}), false);
   EXPECT_TRUE(contains(screen, "failed first: exit 1: NCCL error: ncclSystemError: failed\n")) << screen;
   EXPECT_TRUE(contains(screen, "  > h:1:1 [0] NCCL WARN no shm\n")) << screen;
-  EXPECT_TRUE(contains(screen, "  Next step: Start again with --env NCCL_DEBUG=INFO")) << screen;
+  EXPECT_TRUE(contains(screen, "  Next step: Start again with NCCL_DEBUG=INFO")) << screen;
 }
 
 TEST(FailureScreen, ASilentWorker) {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
+#include <charconv>
 #include <string_view>
 #include <utility>
 
@@ -47,7 +47,8 @@ std::string shortened(std::string_view line) {
 std::optional<std::string> amount_at_start(std::string_view text) {
   const size_t digits = std::min(text.find_first_not_of("0123456789."), text.size());
   if (digits == 0) return std::nullopt;
-  const double number = std::strtod(std::string(text.substr(0, digits)).c_str(), nullptr);
+  double number = 0;
+  std::from_chars(text.data(), text.data() + digits, number);  // strtod follows the locale
   std::string_view rest = text.substr(digits);
   if (rest.starts_with(' ')) rest.remove_prefix(1);
   const auto letter = [](unsigned char c) { return std::isalpha(c) != 0; };
@@ -122,7 +123,7 @@ Diagnosis nccl_finding(const std::string& line, const Lines& lines) {
   return Diagnosis{.cause = "nccl",
                    .words = "NCCL error: " + shortened(line),
                    .advice =
-                       "Start again with --env NCCL_DEBUG=INFO to see what NCCL tried; between machines, check "
+                       "Start again with NCCL_DEBUG=INFO to see what NCCL tried; between machines, check "
                        "NCCL_SOCKET_IFNAME and the firewall.",
                    .evidence = nccl_warnings(lines),
                    .victim = contains_any(line, {"ncclRemoteError"})};
@@ -159,8 +160,9 @@ const std::vector<Pattern>& patterns() {
       {{"Address already in use", "EADDRINUSE"},
        "port_in_use",
        "a port is taken",
-       "Another program, perhaps a left-over of an earlier job, holds the port: find it with `ss -ltnp`. Without "
-       "--start_port, launch picks free ports by itself."},
+       "Another program, perhaps a left-over of an earlier job, holds the port: find it with `ss -ltnp`. Where no "
+       "first "
+       "port is given, workers get free ones."},
       {{"No space left on device", "Disk quota exceeded"},
        "disk_full",
        "no space left",
@@ -172,7 +174,7 @@ const std::vector<Pattern>& patterns() {
       {{"pair.cc", "gloo/transport", "recvValue failed", "tcp_utils.cc"},
        "peer",
        "a connection to another rank broke",
-       "The real culprit may be another rank: read the other ranks' logs too.",
+       "The real culprit may be another rank: read the other ranks' output too.",
        true},
       {{"std::bad_alloc", "DefaultCPUAllocator: can't allocate", "MemoryError"},
        "out_of_memory",

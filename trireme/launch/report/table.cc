@@ -32,6 +32,7 @@ std::string rule(char line) {
 }
 
 std::string value_or_empty(const WorkerPlan& worker, std::string_view name) {
+  if (name == "TRIREME_BACKEND") return worker.cpu_backend;
   if (name == "PADDLE_TRAINER_ENDPOINTS" && worker.trainer_endpoints) return *worker.trainer_endpoints;
   return value_of(worker.environment, name).value_or("");
 }
@@ -78,7 +79,7 @@ std::string differing_environment(const WorkerPlan& first, const WorkerPlan& wor
 std::string environment_table(const WorkerPlan& first, int local_processes) {
   const bool gpu = value_of(first.environment, "FLAGS_selected_gpus").has_value();
   const std::array<const char*, 5> rows = {"PADDLE_CURRENT_ENDPOINT", "PADDLE_TRAINERS_NUM", "PADDLE_TRAINER_ENDPOINTS",
-                                           gpu ? "FLAGS_selected_gpus" : "PADDLE_DISTRI_BACKEND", "PADDLE_TRAINER_ID"};
+                                           gpu ? "FLAGS_selected_gpus" : "TRIREME_BACKEND", "PADDLE_TRAINER_ID"};
   std::string text = fmt::format(
       "Local start {} processes. First process distributed environment info (Only For Debug):\n", local_processes);
   text += rule('=') + row("Distributed Envs", "Value") + rule('-');

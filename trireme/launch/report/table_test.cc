@@ -41,9 +41,36 @@ TEST(Table, IsTheSpecifications) {
 TEST(Table, OnCpuTheBackendStandsInPlaceOfTheGpu) {
   const std::string table = environment_table(plan_of({node("10.0.0.1", {})}).workers[0], 2);
   EXPECT_EQ(table.find("FLAGS_selected_gpus"), std::string::npos);
-  EXPECT_NE(table.find("    |                   PADDLE_DISTRI_BACKEND                      gloo                     |"),
+  EXPECT_NE(table.find("    |                         TRIREME_BACKEND                       shm                     |"),
             std::string::npos)
       << table;
+}
+
+std::string shown_backend(const std::vector<NodeInfo>& nodes, const std::string& wanted = "") {
+  Request request;
+  request.command = {"./train"};
+  const std::string table =
+      environment_table(make_plan(request, nodes, {.inherited = {{"TRIREME_BACKEND", wanted}}}).workers[0], 1);
+  const size_t key = table.find("TRIREME_BACKEND ");
+  const std::string row = table.substr(key, table.find('\n', key) - key);
+  return split(std::string(trim(row.substr(15, row.size() - 16))), ' ').front();
+}
+
+NodeInfo on_machine(const std::string& machine, NodeInfo node) {
+  node.machine = machine;
+  return node;
+}
+
+TEST(Table, TheBackendIsTheOneThatWillRun) {
+  const NodeInfo one = node("10.0.0.1", {}, 1), first = node("10.0.0.1", {}), second = node("10.0.0.2", {});
+  EXPECT_EQ(shown_backend({first}), "shm");
+  EXPECT_EQ(shown_backend({one}), "local");
+  EXPECT_EQ(shown_backend({first, second}), "hierarchical");
+  EXPECT_EQ(shown_backend({on_machine("a", first), on_machine("b", second)}), "hierarchical");
+  EXPECT_EQ(shown_backend({on_machine("a", first), on_machine("a", second)}), "shm") << "two nodes on one machine";
+  EXPECT_EQ(shown_backend({on_machine("a", one), on_machine("b", second), on_machine("a", first)}), "hierarchical");
+  EXPECT_EQ(shown_backend({first}, "gloo"), "gloo");
+  EXPECT_EQ(shown_backend({first}, "their-own"), "their-own") << "the program may be no user of Trireme's";
 }
 
 TEST(Table, EveryLineHasTheSameWidthWhateverTheLength) {

@@ -15,10 +15,10 @@ namespace {
 using Keys = std::map<std::string, std::string>;
 
 const std::set<std::string> kOfNoMatter = {
-    "Global.epochs",          "Global.output_dir",     "Global.device",
-    "Global.checkpoints",     "Global.print_mem_info", "Global.print_batch_step",
-    "Global.log_ranks",       "Global.use_visualdl",   "Global.save_inference_dir",
-    "Global.pretrained_model"};
+    "Global.epochs",           "Global.output_dir",     "Global.device",
+    "Global.checkpoints",      "Global.print_mem_info", "Global.print_batch_step",
+    "Global.log_ranks",        "Global.use_visualdl",   "Global.save_inference_dir",
+    "Global.pretrained_model", "Global.save_steps",     "Global.save_minutes"};
 
 void add(const config::Value& value, const std::string& path, Keys& keys) {
   if (kOfNoMatter.contains(path)) return;

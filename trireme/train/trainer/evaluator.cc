@@ -48,12 +48,12 @@ void Evaluator::measure(const RoleModels& net, const AmpOptions& amp, const data
               .slot = batches_.shard().batch_number(iter)});
 }
 
-Results Evaluator::run(const RoleModels& net, const AmpOptions& amp, int64_t epoch,
-                       const std::function<bool()>& stopping) {
+Results Evaluator::run(const RoleModels& net, const AmpOptions& amp, const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
   net.set_training(false);
   meter_.reset();
-  Place place{.epoch = epoch, .steps = batches_.shard().steps()};
+  const std::string mark = options.averaged ? "[EMA]" : "";
+  Place place{.epoch = options.epoch, .steps = batches_.shard().steps()};
   Pace pace;
   bool told = false;
   batches_.each([&](const data::Batch& batch) {
@@ -61,14 +61,16 @@ Results Evaluator::run(const RoleModels& net, const AmpOptions& amp, int64_t epo
     measure(net, amp, batch, place.step);
     pace.done(batch.data.size(0));
     // Ranks may have different numbers of batches, so each logs its own numbers on the way.
-    if (place.step % print_step_ == 0) log_info("{}", eval_line(place, meter_.own(), pace));
+    if (place.step % print_step_ == 0) log_info("{}", eval_line(place, mark, meter_.own(), pace));
     ++place.step;
-    if (told || !stopping || !stopping()) return;
+    if (told || !options.signalled || !options.signalled()) return;
     told = true;
-    log_info("a signal has come: this evaluation is finished first; the epoch is saved, Ctrl-C again ends at once");
+    log_info(
+        "a signal has come: this evaluation is finished first; the epoch is saved, and a second Ctrl-C or SIGTERM ends "
+        "at once");
   });
   const Results results = meter_.measured(ranks_).results;
-  log_info("{}", eval_average_line(place, results));
+  log_info("{}", eval_average_line(place, mark, results));
   return results;
 }
 

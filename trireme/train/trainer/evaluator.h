@@ -2,7 +2,7 @@
 // padding, so the numbers are those of one process. One that cannot be read is left out, and the log says so.
 //
 //   Evaluator evaluator(config, ranks);
-//   Results results = evaluator.run(net, amp, epoch);      // CELoss, loss, top1, top5
+//   Results results = evaluator.run(net, amp, {.epoch = 3});      // CELoss, loss, top1, top5
 //
 // Called by every rank. Logs a line every print_batch_step batches, and the averages.
 #pragma once
@@ -18,13 +18,19 @@
 
 namespace trireme::trainer {
 
+struct EvaluationOptions {
+  int64_t epoch = 0;                     ///< that is done, for the log
+  bool averaged = false;                 ///< the model holds averaged weights: the log marks the lines by [EMA]
+  std::function<bool()> signalled = {};  ///< whether a signal has come, which the log then says once
+};
+
 class Evaluator {
  public:
   /// UsageError with file and line when there is nothing to evaluate on.
   Evaluator(const config::TrainConfig& config, const train::Ranks& ranks);
 
-  /// An evaluation always runs to its end; when `stopping` becomes true meanwhile, the log says so once.
-  Results run(const RoleModels& net, const AmpOptions& amp, int64_t epoch, const std::function<bool()>& stopping = {});
+  /// Always runs to its end.
+  Results run(const RoleModels& net, const AmpOptions& amp, const EvaluationOptions& options = {});
 
  private:
   void measure(const RoleModels& net, const AmpOptions& amp, const data::Batch& batch, int64_t iter);

@@ -37,13 +37,13 @@ std::string train_average_line(const Place& place, int64_t first, const Results&
   return fmt::format("[Train][Epoch {}/{}][Avg{}]{}", place.epoch + 1, place.epochs, part, numbers_text(results));
 }
 
-std::string eval_line(const Place& place, const Results& results, const Pace& pace) {
-  return fmt::format("[Eval][Epoch {}][Iter: {}/{}]{}, {}, ips: {:.5f} images/sec", place.epoch, place.step,
+std::string eval_line(const Place& place, const std::string& mark, const Results& results, const Pace& pace) {
+  return fmt::format("[Eval][Epoch {}]{}[Iter: {}/{}]{}, {}, ips: {:.5f} images/sec", place.epoch, mark, place.step,
                      place.steps, numbers_text(results), cost_text(pace), pace.rows_per_second());
 }
 
-std::string eval_average_line(const Place& place, const Results& results) {
-  return fmt::format("[Eval][Epoch {}][Avg]{}", place.epoch, numbers_text(results));
+std::string eval_average_line(const Place& place, const std::string& mark, const Results& results) {
+  return fmt::format("[Eval][Epoch {}]{}[Avg]{}", place.epoch, mark, numbers_text(results));
 }
 
 std::string best_line(int64_t epoch, double best) {

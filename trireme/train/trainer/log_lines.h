@@ -28,8 +28,9 @@ std::string train_line(const Place& place, const RateText& lr, const Results& re
                        const std::string& memory);
 /// "[Avg]", or "[Avg of iterations 12-47]" when a resumed run began with the iteration `first`.
 std::string train_average_line(const Place& place, int64_t first, const Results& results);
-std::string eval_line(const Place& place, const Results& results, const Pace& pace);
-std::string eval_average_line(const Place& place, const Results& results);
+/// `mark`: behind the epoch, "[EMA]" when the averaged weights are evaluated.
+std::string eval_line(const Place& place, const std::string& mark, const Results& results, const Pace& pace);
+std::string eval_average_line(const Place& place, const std::string& mark, const Results& results);
 std::string best_line(int64_t epoch, double best);
 
 /// "0:12:34", "2 days, 3:00:00": as Python shows a timedelta.

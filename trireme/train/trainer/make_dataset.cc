@@ -79,9 +79,13 @@ MadeDataset images(const config::Dataset& dataset, data::ImageList list, const f
   const bool labelled = std::find(labels.begin(), labels.end(), data::ImageList::kUnlabelled) == labels.end();
   image::Transforms transforms = preprocess::make_transforms(dataset.transform_ops, dataset.node.at("transform_ops"));
   const auto bytes = static_cast<int64_t>(transforms.elements() * sizeof(float));
-  return {std::make_shared<data::ImageDataset>(std::move(list), std::move(transforms),
-                                               data::ImageDatasetOptions{.root = root}),
-          bytes, labelled};
+  const data::ImageDatasetOptions options{
+      .root = root, .bad_share = dataset.bad_share, .bad_at_least = dataset.bad_at_least};
+  try {
+    return {std::make_shared<data::ImageDataset>(std::move(list), std::move(transforms), options), bytes, labelled};
+  } catch (const UsageError& error) {
+    dataset.node.at("image_root").fail("{}", error.what());
+  }
 }
 
 MadeDataset from_list(const config::Dataset& dataset, const DataNeeds& needs) {
@@ -125,7 +129,7 @@ data::MnistOptions mnist_options(const config::Dataset& dataset) {
       op.params.at("scale").fail("{} is not supported here; write 1.0/255.0", scale);
     options.mean = single(op.params, "mean", options.mean);
     options.std = single(op.params, "std", options.std);
-    op.params.get<std::string>("order", "");
+    config::choice(op.params, "order", "", {"", "hwc", "chw"});
   }
   return options;
 }
@@ -170,7 +174,8 @@ std::vector<std::string> dataset_names() {
 
 data::BatchOp mix_op(const std::string& name, const Node& params, const Node& place, int64_t class_num) {
   config::check_choice(place, name, {"MixupOperator", "CutmixOperator"});
-  params.get("class_num", class_num);
+  if (params.get("class_num", class_num) != class_num)
+    config::warn_ignored(params, "class_num", fmt::format("labels have Arch.class_num = {} classes", class_num));
   if (name == "MixupOperator")
     return data::Mixup{.alpha = params.get("alpha", data::Mixup{}.alpha), .class_num = class_num};
   return data::CutMix{.alpha = params.get("alpha", data::CutMix{}.alpha), .class_num = class_num};

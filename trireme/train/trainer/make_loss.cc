@@ -185,7 +185,8 @@ std::vector<std::string> kind_names() {
 Losses::One make_one(const Loss& loss, const Node& section) {
   config::check_choice(loss.params.path().empty() ? section : loss.params, loss.name, kind_names());
   const Kind& kind = kKinds.at(loss.name);
-  loss.params.get<std::string>("key", "");  // our models have one output each
+  if (const auto key = loss.params.get<std::string>("key", "logits"); key != "logits")
+    loss.params.at("key").fail("'{}' is not supported: a loss compares what models give out, their logits", key);
   const bool wants =
       kind.wants == Wants::labels || (kind.wants == Wants::labels_unless_taught && !teacher_labels(loss));
   return {.name = loss.name, .weight = loss.weight, .needs_labels = wants, .value = kind.make(loss)};

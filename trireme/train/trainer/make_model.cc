@@ -2,6 +2,8 @@
 
 #include <torch/torch.h>
 
+#include <map>
+
 #include "trireme/config/check.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
@@ -27,11 +29,33 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-const std::vector<std::string> kArguments = {"dropout_prob", "dropout", "in_channels", "input_image_channel",
-                                             "small_input"};
+/// Sets an option from an argument in the section Arch.
+using Argument = void (*)(models::ModelOptions& options, const Node& node);
+
+constexpr Argument kDropout = [](auto& options, const Node& node) { options.dropout = node.as<double>(); };
+constexpr Argument kChannels = [](auto& options, const Node& node) { options.in_channels = node.as<int64_t>(); };
+
+const std::map<std::string, Argument> kArguments = {
+    {"dropout", kDropout},
+    {"dropout_prob", kDropout},
+    {"in_channels", kChannels},
+    {"input_image_channel", kChannels},
+    {"small_input", [](auto& options, const Node& node) { options.small_input = node.as<bool>(); }},
+    {"stride_list", [](auto& options, const Node& node) { options.stride_list = node.as<std::vector<int64_t>>(); }},
+    {"lr_mult_list", [](auto& options, const Node& node) { options.lr_mult_list = node.as<std::vector<double>>(); }},
+    {"use_first_short_conv", [](auto& options, const Node& node) { options.first_short_conv = node.as<bool>(); }},
+    // Another layer makes another network; another format gives the same numbers, since images lie channels last.
+    {"layer_type", [](auto&, const Node& node) { check_choice(node, node.as<std::string>(), {"ConvBNLayer"}); }},
+    {"data_format",
+     [](auto&, const Node& node) {
+       check_choice(node, node.as<std::string>(), {"NCHW", "NHWC"});
+     }},
+};
 
 void warn_unknown(const std::string& model, const std::string& key, const Node& node) {
-  const auto nearest = closest(key, kArguments);
+  std::vector<std::string> known;
+  for (const auto& [name, set] : kArguments) known.push_back(name);
+  const auto nearest = closest(key, known);
   log_warning("{}", node.remark(fmt::format("{} has no such argument; ignored{}", model,
                                             nearest ? fmt::format("; did you mean '{}'?", *nearest) : "")));
 }
@@ -39,13 +63,10 @@ void warn_unknown(const std::string& model, const std::string& key, const Node& 
 models::ModelOptions options_of(const Arch& arch) {
   models::ModelOptions options{.class_num = arch.class_num};
   for (const auto& [key, node] : arch.arguments) {
+    const auto found = kArguments.find(key);
     if (node.is_null()) continue;
-    if (key == "dropout_prob" || key == "dropout")
-      options.dropout = node.as<double>();
-    else if (key == "in_channels" || key == "input_image_channel")
-      options.in_channels = node.as<int64_t>();
-    else if (key == "small_input")
-      options.small_input = node.as<bool>();
+    if (found != kArguments.end())
+      found->second(options, node);
     else
       warn_unknown(arch.name, key, node);
   }
@@ -71,8 +92,11 @@ std::string known_weights(const Arch& arch) {
         "or begin with random weights by -o {}=False",
         arch.name, kSuffix, node.path(), node.path());
   const fs::path ssld = fs::path(*folder) / (arch.name + "_ssld" + kSuffix);
-  if (arch.use_ssld && is_file(ssld)) return ssld;
   const fs::path file = fs::path(*folder) / (arch.name + kSuffix);
+  if (arch.use_ssld && is_file(ssld)) return ssld;
+  if (arch.use_ssld)
+    config::warn_ignored(arch.node, "use_ssld",
+                         fmt::format("there is no {}; {} is used", ssld.string(), file.filename().string()));
   if (!is_file(file))
     node.fail(
         "True: there is no {} ($TRIREME_WEIGHTS); put it there, name another by -o {}=PATH, or begin with random "
@@ -102,12 +126,34 @@ RoleModels make_distillation(const Arch& arch, const NetworkNeeds& needs) {
   return {std::move(parts), main};
 }
 
+struct Weights {
+  io::TensorMap tensors;
+  std::string kind = {};  ///< which of the two, when there is an average of them
+};
+
 /// Those of a checkpoint by its manifest, so that damage is seen.
-io::TensorMap read_weights(const fs::path& file) {
+Weights read_weights(const fs::path& file) {
   const fs::path folder = file.parent_path();
-  if (file.filename() != kOfCheckpoint || !is_file(folder / "manifest.json")) return io::load_safetensors(file);
+  if (!is_file(folder / "manifest.json")) return {io::load_safetensors(file)};
   const fs::path parent = folder.parent_path();
-  return io::CheckpointFolder(parent.empty() ? "." : parent).read(folder.filename().string()).tensors.at("model");
+  const io::Snapshot snapshot = io::CheckpointFolder(parent.empty() ? "." : parent).read(folder.filename().string());
+  const auto found = snapshot.tensors.find(file.stem().string());
+  if (found == snapshot.tensors.end()) return {io::load_safetensors(file)};
+  const auto kind = snapshot.manifest.state.find("extra.weights");  // as Saver writes it
+  if (file.stem() == "ema" || kind == snapshot.manifest.state.end()) return {found->second};
+  return {found->second, fmt::format(" ({} weights)", kind->second)};
+}
+
+/// The names of torchvision's and PaddleClas' ResNets differ in case: resnet50, ResNet50.
+std::string other_author(const torch::nn::Module& module, const io::TensorMap& tensors) {
+  for (const std::string& name : models::names()) {
+    if (name == module.name() || to_lower(name) != to_lower(module.name())) continue;
+    const bool vision = name.starts_with("resnet");
+    if (tensors.contains(vision ? "layer1.0.conv1.weight" : "blocks.0.conv0.conv.weight"))
+      return fmt::format("The file has {} names: they are those of Arch.name {}. ",
+                         vision ? "torchvision's" : "PaddleClas'", name);
+  }
+  return "";
 }
 
 std::string advice_for(const WeightsUse& use) {
@@ -128,15 +174,19 @@ fs::path weights_file(const std::string& path, const std::string& what) {
     if (is_file(file)) return file;
   throw UsageError(
       "{}={}: there is no such file, no {}{} and no checkpoint {}/model.safetensors; weights of PyTorch and Paddle "
-      "become safetensors by tools/pth_to_safetensors.py and tools/pdparams_to_safetensors.py",
+      "become safetensors by pth_to_safetensors and pdparams_to_safetensors (in tools/ of the sources, in bin/ when "
+      "installed)",
       what, path, path, kSuffix, path);
 }
 
 void load_weights(torch::nn::Module& module, const std::string& path, const WeightsUse& use) {
   const fs::path file = weights_file(path, use.what);
-  const io::LoadReport report = io::load_into(
-      module, read_weights(file), {.skip_mismatch = use.new_classes, .from = file.string(), .advice = advice_for(use)});
-  log_info("weights from {}", file.string());
+  const Weights weights = read_weights(file);
+  const io::LoadReport report = io::load_into(module, weights.tensors,
+                                              {.skip_mismatch = use.new_classes,
+                                               .from = file.string(),
+                                               .advice = other_author(module, weights.tensors) + advice_for(use)});
+  log_info("weights from {}{}", file.string(), weights.kind);
   if (!report.skipped.empty())
     log_warning("{}: {} of another shape keep their random start: {}", file.string(), report.skipped.size(),
                 join_some(report.skipped, kShownNames));

@@ -2,8 +2,11 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "trireme/config/check.h"
 #include "trireme/core/text.h"
+#include "trireme/models/classifier.h"
 #include "trireme/optim/optimizers.h"
 
 namespace trireme::trainer {
@@ -34,6 +37,18 @@ bool trains_resnets(const config::Arch& arch) {
   for (const config::DistilledModel& model : arch.models)
     if (!model.frozen && !is_resnet(model.arch)) return false;
   return true;
+}
+
+/// Of all classifiers that are trained: the one, or several with their roles before the names.
+std::vector<models::LrFactor> lr_factors(const torch::nn::Module& trained) {
+  std::vector<models::LrFactor> all;
+  for (const auto& item : trained.named_modules("", /*include_self=*/true)) {
+    const auto* classifier = item.value()->as<models::Classifier>();
+    if (classifier == nullptr) continue;
+    const std::string prefix = item.key().empty() ? "" : item.key() + ".";
+    for (const models::LrFactor& one : classifier->lr_factors()) all.push_back({prefix + one.prefix, one.factor});
+  }
+  return all;
 }
 
 }  // namespace
@@ -71,7 +86,14 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer&
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::TrainConfig& config,
                                                         const torch::nn::Module& trained) {
-  return make_optimizer(config.optimizer, optim::decay_groups(trained, no_decay(config)));
+  return make_optimizer(config.optimizer, param_groups(config, trained));
+}
+
+std::vector<optim::ParamGroup> param_groups(const config::TrainConfig& config, const torch::nn::Module& trained) {
+  return optim::decay_groups(trained, no_decay(config), [all = lr_factors(trained)](const std::string& name) {
+    const auto found = std::ranges::find_if(all, [&](const auto& one) { return name.starts_with(one.prefix); });
+    return found == all.end() ? 1.0 : found->factor;
+  });
 }
 
 optim::NoDecay no_decay(const config::TrainConfig& config) {

@@ -1,4 +1,4 @@
-// The section Optimizer -> an optimizer, and which parameters it lets decay.
+// The section Optimizer -> an optimizer, which parameters it lets decay, and the factors of their rates.
 //
 //   auto optimizer = make_optimizer(config, *net.trained());
 #pragma once
@@ -18,7 +18,10 @@ namespace trireme::trainer {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::Optimizer& options,
                                                         const std::vector<optim::ParamGroup>& groups);
 
-/// Of the trained model's parameters, grouped by no_decay().
+/// The trained model's parameters by no_decay() and by Arch.lr_mult_list.
+std::vector<optim::ParamGroup> param_groups(const config::TrainConfig& config, const torch::nn::Module& trained);
+
+/// Of param_groups().
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const config::TrainConfig& config,
                                                         const torch::nn::Module& trained);
 

@@ -25,7 +25,7 @@ optim::ScheduleOptions options_of(const config::LearningRate& lr, const Length& 
           .eta_min = lr.eta_min * ratio,
           .end_lr = lr.end_lr * ratio,
           .power = lr.power,
-          .step_size = static_cast<double>(lr.step_size),
+          .step_size = lr.step_size,
           .gamma = lr.gamma,
           .milestones = scaled(lr.milestones, 1),
           .decay_epochs = scaled(lr.decay_epochs, 1),

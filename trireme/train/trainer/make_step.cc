@@ -22,8 +22,7 @@ std::function<void()> l1_decay(const config::TrainConfig& config, const RoleMode
   const auto& regularizer = config.optimizer.regularizer;
   if (regularizer.kind != config::RegularizerKind::l1 || regularizer.coeff == 0) return {};
   std::vector<bool> decays;
-  for (const optim::ParamGroup& group : optim::decay_groups(*net.trained(), no_decay(config)))
-    decays.push_back(!group.weight_decay);
+  for (const optim::ParamGroup& group : param_groups(config, *net.trained())) decays.push_back(!group.weight_decay);
   return [&optimizer, decays, coeff = regularizer.coeff] { add_l1(optimizer, decays, coeff); };
 }
 

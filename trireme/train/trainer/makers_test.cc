@@ -29,6 +29,26 @@ TEST(MakeSchedule, ScalesAllRatesWithTheGlobalBatch) {
   EXPECT_DOUBLE_EQ(schedule(5), 0.005);
 }
 
+// With or without lists: `-o Optimizer.lr.learning_rate=...` is the rate that is used.
+TEST(MakeSchedule, ALearningRateOfPiecewiseFallsEvery30Epochs) {
+  for (const char* lists : {"", "decay_epochs: [1], values: [0.1, 0.01], "})
+    for (const bool scaled : {false, true}) {
+      const auto lr = rate(fmt::format("{{name: Piecewise, learning_rate: 0.5, {}auto_scale: {}}}", lists, scaled));
+      const auto schedule =
+          make_schedule(lr, {.epochs = 40, .steps_per_epoch = 5, .batch = {.assumed = 256, .actual = 128}});
+      EXPECT_DOUBLE_EQ(schedule(0), scaled ? 0.25 : 0.5) << lists;
+      EXPECT_DOUBLE_EQ(schedule(149), scaled ? 0.25 : 0.5) << lists;
+      EXPECT_DOUBLE_EQ(schedule(150), scaled ? 0.025 : 0.05) << lists;
+    }
+}
+
+TEST(MakeSchedule, StepsMayBePartsOfAnEpoch) {
+  const auto lr = rate("{name: Step, learning_rate: 1, step_size: 2.4, gamma: 0.5}");
+  const auto schedule = make_schedule(lr, {.epochs = 9, .steps_per_epoch = 10});
+  EXPECT_DOUBLE_EQ(schedule(23), 1);
+  EXPECT_DOUBLE_EQ(schedule(24), 0.5);
+}
+
 TEST(MakeSchedule, TellsOfAnotherBatch) {
   const auto lr = rate("{name: Cosine, learning_rate: 0.4, warmup_epoch: 1}");
   EXPECT_EQ(batch_note(lr, {.assumed = 256, .actual = 256}), std::nullopt);
@@ -87,8 +107,9 @@ TEST(LogLines, TimesAndShape) {
   pace.read();
   pace.done(64);
   EXPECT_GE(pace.batch_cost(), pace.reader_cost());
-  EXPECT_EQ(eval_average_line({.epoch = 3}, {{"loss", 0.5}, {"top1", 0.25}}),
+  EXPECT_EQ(eval_average_line({.epoch = 3}, "", {{"loss", 0.5}, {"top1", 0.25}}),
             "[Eval][Epoch 3][Avg]loss: 0.50000, top1: 0.25000");
+  EXPECT_EQ(eval_average_line({.epoch = 3}, "[EMA]", {{"loss", 0.5}}), "[Eval][Epoch 3][EMA][Avg]loss: 0.50000");
   EXPECT_EQ(train_average_line({0, 2, 9, 10}, 0, {{"loss", 0.5}}), "[Train][Epoch 1/2][Avg]loss: 0.50000");
   EXPECT_EQ(train_average_line({0, 2, 9, 10}, 4, {{"loss", 0.5}}),
             "[Train][Epoch 1/2][Avg of iterations 4-9]loss: 0.50000");

@@ -9,6 +9,7 @@
 #include "trireme/models/models.h"
 #include "trireme/nn/distillation_losses.h"
 #include "trireme/nn/losses.h"
+#include "trireme/optim/optimizers.h"
 #include "trireme/train/trainer/batches.h"
 #include "trireme/train/trainer/evaluator.h"
 #include "trireme/train/trainer/make_loss.h"
@@ -134,6 +135,9 @@ TEST(Losses, RefuseWithThePlace) {
               testing::AllOf(testing::HasSubstr("f.yaml:4"), testing::HasSubstr("did you mean 'CELoss'")));
   EXPECT_THAT(refusal("DistillationDMLLoss: {weight: 1}"), testing::HasSubstr("model_name_pairs"));
   EXPECT_THAT(refusal("CELoss: {epsilon: 2}"), testing::HasSubstr("epsilon"));
+  EXPECT_EQ(refusal("DistillationDistanceLoss: {model_name_pairs: [[Student, Teacher]], key: logits}"), "");
+  EXPECT_THAT(refusal("DistillationDistanceLoss: {model_name_pairs: [[Student, Teacher]], key: blocks5}"),
+              testing::HasSubstr("f.yaml:4: Loss.Train.0.DistillationDistanceLoss.key: 'blocks5' is not supported"));
 }
 
 config::TrainConfig training(const std::string& arch, const std::string& optimizer) {
@@ -160,6 +164,30 @@ TEST(MakeOptimizer, DecaysAsTheFileSays) {
   EXPECT_TRUE(decayed.allclose(torch::full({2}, 0.95)));
   EXPECT_TRUE(kept.equal(torch::ones({2})));
   EXPECT_THROW(make_optimizer(training("LeNet", "{name: Lamb, lr: {learning_rate: 0.1}}").optimizer, {}), UsageError);
+}
+
+// Alone, and as the student of a distillation, whose names have its role before them.
+TEST(MakeOptimizer, StagesHaveTheRatesOfLrMultList) {
+  const auto config = training("PPLCNet_x0_25", "{name: SGD, lr: {learning_rate: 0.1}}");
+  const auto small = [] {
+    return models::create("PPLCNet_x0_25", {.class_num = kClasses, .lr_mult_list = {0, 1, 1, 1, 1, 0.5}});
+  };
+  const RoleModels alone({{"", small()}}, ""), both({{"One", small()}, {"Two", small()}}, "Two");
+  for (const RoleModels* net : {&alone, &both}) {
+    const auto optimizer = make_optimizer(config, *net->trained());
+    std::map<std::string, torch::Tensor> old;
+    for (const auto& item : net->trained()->named_parameters()) {
+      old[item.key()] = item.value().detach().clone();
+      item.value().mutable_grad() = torch::ones_like(item.value());
+    }
+    optim::set_lr(*optimizer, 0.2);
+    optimizer->step();
+    for (const auto& item : net->trained()->named_parameters()) {
+      const auto within = [&](const char* part) { return item.key().find(part) != std::string::npos; };
+      const double factor = within("conv1.conv.") || within("conv1.bn.") ? 0 : within("blocks6.") ? 0.5 : 1;
+      EXPECT_TRUE(item.value().allclose(old[item.key()] - 0.2 * factor)) << item.key();
+    }
+  }
 }
 
 TEST(MakeOptimizer, RmsPropTakesTheFilesNumbers) {

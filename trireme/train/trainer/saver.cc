@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kBest = "best_model";
 constexpr const char* kNone = "none";
+constexpr const char* kDue = "due";
 constexpr size_t kShown = 10;  // checkpoints or changes in a message
 
 double number(const std::string& text) {
@@ -45,6 +46,24 @@ std::optional<double> parse_best(const std::string& text) {
 ExtraState best(SavedProgress& progress) {
   return {"best", [&progress] { return best_text(progress.best); },
           [&progress](const std::string& text) { progress.best = parse_best(text); }};
+}
+
+ExtraState evaluation(SavedProgress& progress) {
+  ExtraState state{"evaluation", [&progress] { return progress.evaluation_due ? kDue : kNone; },
+                   [&progress](const std::string& text) {
+                     progress.evaluation_due = text == kDue;
+                     progress.notes_evaluation = true;
+                   }};
+  state.required = false;  // older checkpoints do not have it
+  return state;
+}
+
+/// For people, and for the log of `trireme eval`.
+ExtraState weights(WeightsKind kind) {
+  ExtraState state{"weights", [kind] { return kind == WeightsKind::averaged ? "averaged" : "raw"; },
+                   [](const std::string&) {}};
+  state.required = false;
+  return state;
 }
 
 /// A checkpoint by its path: the folder it lies in, and its name.
@@ -139,11 +158,13 @@ Saver::Saver(const config::TrainConfig& config, const train::Ranks& ranks, Batch
   checkpoint_.set_config(config_);
 }
 
-TrainingState Saver::state_of(SavedProgress& progress) {
+TrainingState Saver::state_of(SavedProgress& progress, WeightsKind kind) {
   TrainingState state = step_.state();
   state.loader = batches_.loader();
   state.extra.push_back(iteration(progress));
   state.extra.push_back(best(progress));
+  state.extra.push_back(evaluation(progress));
+  if (state.ema) state.extra.push_back(weights(kind));
   if (data::Loader* unlabelled = batches_.unlabelled_loader())
     state.extra.emplace_back(
         "unlabelled", [unlabelled] { return to_text(unlabelled->state()); },
@@ -151,13 +172,25 @@ TrainingState Saver::state_of(SavedProgress& progress) {
   return state;
 }
 
-void Saver::save(const std::string& name, const SavedProgress& progress) {
+void Saver::save(const std::string& name, const SavedProgress& progress, WeightsKind kind) {
   SavedProgress now = progress;
-  checkpoint_.save_as(name, state_of(now), progress);
-  log_info("saved {}", (folder_ / name).string());
+  checkpoint_.save_as(name, state_of(now, kind), progress);
+  log_info("saved {}{}", (folder_ / name).string(), kind == WeightsKind::averaged ? " (averaged weights)" : "");
 }
 
-// A checkpoint of an epoch is saved before its evaluation, which may have found the best so far.
+void Saver::note_evaluation(const SavedProgress& progress) const {
+  SavedProgress now = progress;
+  std::map<std::string, std::string> texts;
+  for (const ExtraState& extra : {best(now), evaluation(now)}) texts[extra.key()] = extra.save();
+  ranks_.on_main([&] {
+    const io::CheckpointFolder checkpoints(folder_);
+    for (const io::Manifest& one : checkpoints.list())
+      if (one.step == progress.step && one.epoch == progress.epoch && one.name != kBest)
+        checkpoints.set_state(one.name, texts);
+  });
+}
+
+// Of a checkpoint that was saved before its evaluation and knows nothing of it: that may have found the best so far.
 std::optional<double> Saver::best_until(const SavedProgress& progress, const std::filesystem::path& folder) const {
   std::string text;
   ranks_.on_main([&] { text = saved_best(folder, progress.epoch); });
@@ -176,7 +209,7 @@ std::optional<SavedProgress> Saver::restore(const std::string& from) {
   if (!restored) return std::nullopt;
   if (ranks_.is_main()) warn_of_changes(restored, config_);
   static_cast<Progress&>(progress) = restored;
-  progress.best = best_until(progress, newest ? folder_ : named.folder);
+  if (!progress.notes_evaluation) progress.best = best_until(progress, newest ? folder_ : named.folder);
   return progress;
 }
 

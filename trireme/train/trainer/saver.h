@@ -2,6 +2,7 @@
 //
 //   Saver saver(config, ranks, batches, step);
 //   saver.save("latest", progress);
+//   saver.note_evaluation(progress);                        // the epoch that was saved last is evaluated
 //   if (auto found = saver.restore("auto")) progress = *found;
 //
 // A checkpoint is a folder: model.safetensors (which Global.pretrained_model takes, too), optimizer.safetensors,
@@ -27,14 +28,22 @@ namespace trireme::trainer {
 struct SavedProgress : Progress {  // step: of the optimizer; epoch: the one that runs, from 0
   int64_t iter = 0;                ///< batches of this epoch that are done
   std::optional<double> best;
+  bool evaluation_due = false;    ///< of the epoch before this one: it is trained and not evaluated
+  bool notes_evaluation = false;  ///< the checkpoint says whether one is due; those of older versions do not
 };
+
+/// What a checkpoint holds as the model's weights.
+enum class WeightsKind { raw, averaged };
 
 class Saver {
  public:
   /// Keeps references to all but the configuration.
   Saver(const config::TrainConfig& config, const train::Ranks& ranks, Batches& batches, train::Step& step);
 
-  void save(const std::string& name, const SavedProgress& progress);
+  /// `kind` is what the model holds at present.
+  void save(const std::string& name, const SavedProgress& progress, WeightsKind kind = WeightsKind::raw);
+  /// Brings the checkpoints of this step up to date with `progress`: they were saved before their evaluation.
+  void note_evaluation(const SavedProgress& progress) const;
   /// From a checkpoint's folder, or "auto": the newest of this training that is whole; nothing when there is none.
   /// best_model is not taken by "auto": it may hold averaged weights. Warns of a configuration that has changed.
   /// UsageError when the folder is none (with those that there are), when it is damaged, or of another network.
@@ -43,7 +52,7 @@ class Saver {
   const std::filesystem::path& folder() const { return folder_; }
 
  private:
-  TrainingState state_of(SavedProgress& progress);
+  TrainingState state_of(SavedProgress& progress, WeightsKind kind = WeightsKind::raw);
   std::optional<double> best_until(const SavedProgress& progress, const std::filesystem::path& folder) const;
 
   const train::Ranks& ranks_;

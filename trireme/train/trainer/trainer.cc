@@ -80,6 +80,13 @@ callback::Watch watch_best(const Results& results, std::optional<double> best) {
   return {"loss", callback::Better::less, 0, best};
 }
 
+bool is_better(const Results& results, const Results& other) {
+  if (results.empty()) return false;
+  callback::Watch watch = watch_best(results, {});
+  watch.improved(other);
+  return watch.improved(results);
+}
+
 }  // namespace
 
 Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
@@ -99,6 +106,8 @@ Trainer::Trainer(config::TrainConfig config, const TrainerOptions& options)
       saver_(config_, ranks_, batches_, step_),
       place_{.epochs = config_.global.epochs, .steps = batches_.size()} {
   ranks_.require_equal_samples("DataLoader.Train", batches_.loader().dataset()->size());
+  if (const data::Loader* unlabelled = batches_.unlabelled_loader())
+    ranks_.require_equal_samples("DataLoader.UnLabelTrain", unlabelled->dataset()->size());
   if (config_.global.eval_during_train && config_.eval) evaluator_ = std::make_unique<Evaluator>(config_, ranks_);
   if (config_.global.use_visualdl && ranks_.is_main())
     curves_ = std::make_unique<io::EventWriter>(saver_.folder() / "tensorboard");
@@ -115,8 +124,10 @@ void Trainer::resume(const std::string& from) {
   }
   progress_ = *found;
   place_.epoch = progress_.epoch;
-  const bool all = progress_.epoch >= config_.global.epochs;
-  log_info("resumed: {} of {} epochs are done{}", progress_.epoch, config_.global.epochs,
+  progress_.evaluation_due &= evaluator_ != nullptr;
+  const bool all = progress_.epoch >= config_.global.epochs && !progress_.evaluation_due;
+  log_info("resumed: {} of {} epochs are done{}{}", progress_.epoch, config_.global.epochs,
+           progress_.evaluation_due ? "; the last of them is evaluated first" : "",
            all ? "; there is nothing left to do (-o Global.epochs=N for more)" : "");
 }
 
@@ -124,6 +135,7 @@ void Trainer::train() {
   train::Meter meter(losses_.names_with_total(), metrics_.all, {.metrics_first = true});
   train::Training& self = *this;
   loop_.emplace(self, place_, train::Loop::Parts{step_, ranks_, std::move(meter)});
+  if (progress_.evaluation_due) evaluate();
   loop_->run();
 }
 
@@ -164,52 +176,97 @@ train::Meter::Batch Trainer::train_batch(const train::BatchOptions& options) {
 // Before the first step a Ctrl-C ends the process as usual: what an earlier training saved stays.
 void Trainer::end_batch() {
   loop_->catch_signals({SIGINT, SIGTERM, SIGUSR1});
-  if (place_.step % config_.global.print_batch_step == 0) {
+  if (prints(place_.step)) {
     const RateText lr{schedule_title(config_.optimizer.lr), lr_};
     const std::string memory = config_.global.print_mem_info ? memory_text() : "";
     log_info("{}", train_line(place_, lr, loop_->results(), pace_, memory));
+    draw("train", loop_->results());
     pace_.reset();
   }
   if (place_.step == kWarmIters) pace_.reset();
-  if (step_.pending() == 0) loop_->agree_to_stop();
+  if (step_.pending() == 0 && !loop_->agree_to_stop({.save = save_is_due()}) && loop_->saving()) {
+    progress_.iter = place_.step + 1;
+    save_latest();
+    pace_.reset();
+  }
 }
 
-// An epoch is saved before it is evaluated; `latest` last: it is the newest, which --resume auto takes.
+bool Trainer::prints(int64_t step) const {
+  return step % config_.global.print_batch_step == 0;
+}
+
+// Rank 0 alone looks at its clock, and the ranks then agree. The end of an epoch is saved anyway.
+bool Trainer::save_is_due() const {
+  if (!ranks_.is_main() || loop_->is_last_batch()) return false;
+  const config::Global& global = config_.global;
+  const std::chrono::duration<double, std::ratio<60>> minutes = std::chrono::steady_clock::now() - saved_at_;
+  return (global.save_steps > 0 && progress_.step % global.save_steps == 0) ||
+         (global.save_minutes > 0 && minutes.count() >= global.save_minutes);
+}
+
+void Trainer::save_latest() {
+  saver_.save("latest", progress_);
+  saved_at_ = std::chrono::steady_clock::now();
+}
+
+// An epoch is saved before it is evaluated; `latest` last: it is the newest, which --resume auto takes. What is saved
+// is the beginning of the next epoch, which may have another dataset.
 void Trainer::end_epoch() {
   const Results& results = loop_->results();
   if (loop_->stopping()) {
     progress_.iter = place_.step;
-    saver_.save("latest", progress_);
+    save_latest();
     return log_stop();
   }
   if (place_.step > first_) {  // else resumed at its end
     log_info("{}", train_average_line(place_, first_, results));
-    draw("train", results);
+    if (!prints(place_.step - 1)) draw("train", results);
   }
   for (train::BadTotal& bad : bad_)
     bad.look(ranks_.me(), [this](const auto& mine) { return ranks_.numbers_of_all(mine); });
   progress_.epoch = place_.epoch + 1;
   progress_.iter = 0;
+  progress_.evaluation_due = evaluates(progress_.epoch);
+  batches_.start(progress_.epoch);
   const int64_t every = config_.global.save_interval;
   if (every > 0 && progress_.epoch % every == 0) saver_.save(fmt::format("epoch_{}", progress_.epoch), progress_);
-  saver_.save("latest", progress_);
-  evaluate();
+  save_latest();
+  if (progress_.evaluation_due) evaluate();
   if (progress_.epoch < place_.epochs && loop_->agree_to_stop()) log_stop();
 }
 
-void Trainer::evaluate() {
-  const int64_t epoch = progress_.epoch;
+bool Trainer::evaluates(int64_t epoch) const {
   const config::Global& global = config_.global;
-  if (!evaluator_ || epoch % global.eval_interval != 0 || epoch <= global.start_eval_epoch) return;
-  std::optional<optim::Ema::Applied> averaged;  // best_model too has what was evaluated
-  if (step_.ema() != nullptr) averaged.emplace(*step_.ema());
-  const Results results = evaluator_->run(net_, eval_amp(), epoch, [this] { return loop_->signalled(); });
-  draw("eval", results);
+  return evaluator_ && epoch % global.eval_interval == 0 && epoch > global.start_eval_epoch;
+}
+
+// With EMA both the raw and the averaged weights; the model keeps the better ones until best_model is saved.
+void Trainer::evaluate() {
+  Results results = evaluate_weights(WeightsKind::raw);
+  std::optional<optim::Ema::Applied> averaged;
+  if (step_.ema() != nullptr) {
+    averaged.emplace(*step_.ema());
+    const Results other = evaluate_weights(WeightsKind::averaged);
+    if (is_better(other, results))
+      results = other;
+    else
+      averaged.reset();
+  }
   callback::Watch watch = watch_best(results, progress_.best);
   const bool best = !results.empty() && watch.improved(results);
   progress_.best = watch.best();
-  if (best) saver_.save("best_model", progress_);
-  if (progress_.best) log_info("{}", best_line(epoch, *progress_.best));
+  progress_.evaluation_due = false;
+  if (best) saver_.save("best_model", progress_, averaged ? WeightsKind::averaged : WeightsKind::raw);
+  saver_.note_evaluation(progress_);
+  if (progress_.best) log_info("{}", best_line(progress_.epoch, *progress_.best));
+}
+
+Results Trainer::evaluate_weights(WeightsKind kind) {
+  const bool averaged = kind == WeightsKind::averaged;
+  const Results results =
+      evaluator_->run(net_, eval_amp(), {progress_.epoch, averaged, [this] { return loop_->signalled(); }});
+  draw(averaged ? "eval_ema" : "eval", results);
+  return results;
 }
 
 void Trainer::draw(const std::string& prefix, const Results& results) {
@@ -270,7 +327,7 @@ Results evaluate(const config::TrainConfig& config) {
   const RoleModels net = ready_to_evaluate(config, ranks);
   Evaluator evaluator(config, ranks);
   config.warn_unknown();
-  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, ranks.device().type()) : AmpOptions{}, 0);
+  return evaluator.run(net, config.amp.use_fp16_test ? amp_of(config.amp, ranks.device().type()) : AmpOptions{});
 }
 
 }  // namespace trireme::trainer

@@ -9,6 +9,7 @@
 // before the first step where that is possible. For one thread.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,8 +37,8 @@ class Trainer : private train::Training {
   explicit Trainer(config::TrainConfig config, const TrainerOptions& options = {});
 
   /// All epochs that are not done yet. A SIGINT, SIGTERM or SIGUSR1 to any rank ends it after the step at hand, with a
-  /// checkpoint from which the next run goes on; a second SIGINT ends the process at once. An epoch is saved before it
-  /// is evaluated.
+  /// checkpoint from which the next run goes on; a second SIGINT or SIGTERM ends the process at once. An epoch is saved
+  /// before it is evaluated; a run that was killed in between evaluates it first when it goes on.
   void train();
   /// The signal, to whichever rank, that ended train() early; 0: none.
   int stopped_by() const { return loop_ ? loop_->signal() : 0; }
@@ -50,7 +51,12 @@ class Trainer : private train::Training {
   [[noreturn]] void refuse(const train::BadLoss& bad) const override;
 
   void resume(const std::string& from);
+  bool evaluates(int64_t epoch) const;
   void evaluate();
+  Results evaluate_weights(WeightsKind kind);
+  bool prints(int64_t step) const;
+  bool save_is_due() const;
+  void save_latest();
   void draw(const std::string& prefix, const Results& results);
   void log_stop() const;
   void log_overflow();
@@ -79,6 +85,7 @@ class Trainer : private train::Training {
   Place place_;
   int64_t first_ = 0;  // the step with which this run of the epoch began
   Pace pace_;
+  std::chrono::steady_clock::time_point saved_at_ = std::chrono::steady_clock::now();
   double lr_ = 0;
   std::optional<train::Loop> loop_;
 };

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,20 +15,6 @@
 
 namespace trireme::comm::shm {
 namespace {
-
-uint64_t namespace_number(const char* name) {
-  struct stat info {};
-  const std::string path = fmt::format("/proc/self/ns/{}", name);
-  if (::stat(path.c_str(), &info) != 0) throw SystemError(errno, "cannot read {}: is /proc mounted?", path);
-  return info.st_ino;
-}
-
-HostIdentity this_host() {
-  const char* path = "/proc/sys/kernel/random/boot_id";
-  const auto boot_id = read_file(path);
-  if (!boot_id) throw SystemError(errno, "cannot read {}: is /proc mounted?", path);
-  return {std::string(trim(*boot_id)), namespace_number("ipc"), namespace_number("pid")};
-}
 
 std::bitset<1024> allowed_cpus() {
   cpu_set_t set;

@@ -18,17 +18,11 @@
 #include <vector>
 
 #include "trireme/core/deadline.h"
+#include "trireme/core/host_identity.h"
 #include "trireme/core/rank_info.h"
 #include "trireme/store/store.h"
 
 namespace trireme::comm::shm {
-
-struct HostIdentity {
-  std::string boot_id;         ///< /proc/sys/kernel/random/boot_id
-  uint64_t ipc_namespace = 0;  ///< inode number of /proc/self/ns/ipc
-  uint64_t pid_namespace = 0;  ///< inode number of /proc/self/ns/pid
-  bool operator==(const HostIdentity&) const = default;
-};
 
 struct ProcessIdentity {
   HostIdentity host;

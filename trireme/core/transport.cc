@@ -1,11 +1,11 @@
-#include "trireme/comm/transport.h"
+#include "trireme/core/transport.h"
 
 #include <algorithm>
 #include <set>
 
 #include "trireme/core/error.h"
 
-namespace trireme::comm {
+namespace trireme {
 
 const char* to_string(Transport transport) {
   static constexpr const char* kNames[] = {"local", "shm", "gloo", "hierarchical", "mpi"};
@@ -29,4 +29,4 @@ Transport choose_transport(std::span<const int> host_of, std::string_view wanted
   return hosts == host_of.size() ? Transport::gloo : Transport::hierarchical;
 }
 
-}  // namespace trireme::comm
+}  // namespace trireme

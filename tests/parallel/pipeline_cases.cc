@@ -1,0 +1,757 @@
+// Layers that lie on the ranks one after the other train as one process does.
+#include <unistd.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "cases.h"
+
+namespace trireme::test {
+namespace {
+
+constexpr int64_t kPipelineRows = 24;
+
+torch::Tensor doubles_like(at::IntArrayRef sizes, int seed) {
+  return numbers(sizes, seed).to(torch::kDouble);
+}
+
+template <typename Module>
+Module in_double(Module module) {
+  module->to(torch::kDouble);
+  return module;
+}
+
+torch::Tensor square_error(const torch::Tensor& output, const torch::Tensor& target) {
+  return torch::mse_loss(output, target);
+}
+
+PipelineLayer linear(const std::string& name, int64_t in, int64_t out, const LayerOptions& options = {}) {
+  return {name, [=] { return in_double(torch::nn::Linear(in, out)); }, options};
+}
+PipelineLayer tanh_layer(const std::string& name) {
+  return {name, [] { return torch::nn::Tanh(); }};
+}
+
+// Thirteen layers: enough for four ranks with three chunks each.
+std::vector<PipelineLayer> mlp(const LayerOptions& options = {}) {
+  std::vector<PipelineLayer> layers{linear("in", 6, 10, options)};
+  for (int i = 0; i < 5; ++i) {
+    layers.push_back(tanh_layer(fmt::format("tanh{}", i)));
+    layers.push_back(linear(fmt::format("fc{}", i), 10, 10, options));
+  }
+  layers.push_back(tanh_layer("tanh5"));
+  layers.push_back(linear("out", 10, 3));
+  return layers;
+}
+
+// Convolutions with a skip connection and numbers beside them: several tensors of several types between the stages.
+struct FirstConvolution : torch::nn::Module {
+  FirstConvolution() {
+    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(2, 4, 3).padding(1)));
+  }
+  std::vector<torch::Tensor> forward(const torch::Tensor& x) {
+    return {conv(x), x.detach().gt(0).to(torch::kLong).flatten(1).sum(1)};
+  }
+  torch::nn::Conv2d conv = nullptr;
+};
+struct SkipConvolution : torch::nn::Module {
+  SkipConvolution() { conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 4, 3).padding(1))); }
+  std::pair<torch::Tensor, torch::Tensor> forward(const torch::Tensor& x, const torch::Tensor& count) {
+    return {x + torch::tanh(conv(x)), count};
+  }
+  torch::nn::Conv2d conv = nullptr;
+};
+struct LastLayer : torch::nn::Module {
+  LastLayer() { fc = register_module("fc", torch::nn::Linear(4, 3)); }
+  torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& count) {
+    return fc(x.mean({2, 3}) * (1 + count.unsqueeze(1) * 0.01));
+  }
+  torch::nn::Linear fc = nullptr;
+};
+
+std::vector<PipelineLayer> convolutions() {
+  std::vector<PipelineLayer> layers{{"begin", [] { return in_double(std::make_shared<FirstConvolution>()); }}};
+  for (int i = 0; i < 7; ++i)
+    layers.push_back({fmt::format("middle{}", i), [] { return in_double(std::make_shared<SkipConvolution>()); }});
+  layers.push_back({"end", [] { return in_double(std::make_shared<LastLayer>()); }});
+  return layers;
+}
+
+// A language model in small: the embedding is the output layer too.
+struct Unembed : torch::nn::Module {
+  Unembed() { weight = register_parameter("weight", torch::randn({11, 6})); }
+  torch::Tensor forward(const torch::Tensor& x) { return torch::linear(x, weight); }
+  torch::Tensor weight;
+};
+std::vector<PipelineLayer> tied_words() {
+  std::vector<PipelineLayer> layers{{"embed", [] { return in_double(torch::nn::Embedding(11, 6)); }}};
+  for (int i = 0; i < 6; ++i) layers.push_back(linear(fmt::format("fc{}", i), 6, 6));
+  layers.push_back(
+      {"middle", [] { return in_double(std::make_shared<Unembed>()); }, {.tied = {{"weight", "embed.weight"}}}});
+  layers.push_back(linear("back", 11, 6));
+  layers.push_back(
+      {"head", [] { return in_double(std::make_shared<Unembed>()); }, {.tied = {{"weight", "embed.weight"}}}});
+  return layers;
+}
+
+// The whole batch of a step, the same on all ranks.
+using PipelineData = std::function<std::pair<torch::Tensor, torch::Tensor>(int step)>;
+std::pair<torch::Tensor, torch::Tensor> plain_data(int step) {
+  return {doubles_like({kPipelineRows, 6}, step), doubles_like({kPipelineRows, 3}, 100 + step)};
+}
+std::pair<torch::Tensor, torch::Tensor> image_data(int step) {
+  return {doubles_like({kPipelineRows, 2, 5, 5}, step), doubles_like({kPipelineRows, 3}, 100 + step)};
+}
+std::pair<torch::Tensor, torch::Tensor> word_data(int step) {
+  torch::manual_seed(step);
+  return {torch::randint(11, {kPipelineRows}, torch::kLong), torch::randint(11, {kPipelineRows}, torch::kLong)};
+}
+torch::Tensor word_loss(const torch::Tensor& scores, const torch::Tensor& words) {
+  return torch::cross_entropy_loss(scores, words);
+}
+
+struct PipelineNet {
+  std::vector<PipelineLayer> layers;
+  PipelineData data;
+  PipelineLoss loss;
+};
+PipelineNet mlp_net() {
+  return {mlp(), plain_data, square_error};
+}
+PipelineNet image_net() {
+  return {convolutions(), image_data, square_error};
+}
+PipelineNet word_net() {
+  return {tied_words(), word_data, word_loss};
+}
+
+// One process that knows no pipeline: the layers, with the weights that the seed gives, and tied ones as one tensor.
+class OneProcess {
+ public:
+  OneProcess(const PipelineNet& net, const World& world, double clip = 0) : net_(net), clip_(clip) {
+    Pipeline seeded(net.layers, world.new_group({world.rank()}), {.loss = net.loss});
+    const auto weights = seeded->named_parameters();
+    for (const PipelineLayer& layer : net.layers) {
+      parts_.push_back(layer.make());
+      for (auto& item : parts_.back().module->named_parameters()) {
+        const std::string name = layer.name() + "." + item.key();
+        item.value().set_data(weights[name].detach().clone());
+        const auto tie = layer.options().tied.find(item.key());
+        if (tie != layer.options().tied.end())
+          copies_.emplace_back(named_.at(tie->second), item.value());
+        else
+          parameters_.push_back(item.value());
+        named_.emplace(name, item.value());
+      }
+    }
+    for (auto& [owner, copy] : copies_) copy.set_data(owner.data());
+    adam_.emplace(parameters_, 0.01);
+  }
+  torch::Tensor loss(const torch::Tensor& x, const torch::Tensor& y) {
+    Tensors tensors{x};
+    for (detail::LayerModule& part : parts_) tensors = part.forward(tensors);
+    return net_.loss(tensors, {y});
+  }
+  double step(int step) {
+    const auto [x, y] = net_.data(step);
+    const torch::Tensor value = loss(x, y);
+    value.backward();
+    for (auto& [owner, copy] : copies_) {
+      owner.mutable_grad() = owner.grad() + copy.grad();
+      copy.mutable_grad() = torch::Tensor();
+    }
+    if (clip_ > 0) norm = optim::clip_grad_norm(parameters_, clip_).item<double>();
+    adam_->step();
+    adam_->zero_grad();
+    return value.item<double>();
+  }
+  void run(int from, int to) {
+    for (int i = from; i < to; ++i) losses.push_back(step(i));
+  }
+  const torch::Tensor& operator[](const std::string& name) const { return named_.at(name); }
+  torch::optim::Adam& adam() { return *adam_; }
+
+  double norm = 0;
+  std::vector<double> losses;
+
+ private:
+  PipelineNet net_;
+  double clip_;
+  std::vector<detail::LayerModule> parts_;
+  std::map<std::string, torch::Tensor> named_;
+  Tensors parameters_;
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> copies_;
+  std::optional<torch::optim::Adam> adam_;
+};
+
+struct PipelineLayout {
+  int degree = 1;  // of the pipe axis; the rest is data
+  PipelineOptions options = {};
+  std::string text() const {
+    return fmt::format("pipe {}, schedule {}, chunks {}, micro-batches {}", degree, static_cast<int>(options.schedule),
+                       options.chunks, options.micro_batches);
+  }
+};
+
+std::vector<int> degrees_of(const World& world) {
+  std::vector<int> degrees;
+  for (const int degree : {1, 2, 4})
+    if (world.size() % degree == 0) degrees.push_back(degree);
+  return degrees;
+}
+
+std::vector<PipelineLayout> layouts(const World& world, const std::vector<int>& micro_batches, int most_chunks) {
+  std::vector<PipelineLayout> all;
+  for (const int degree : degrees_of(world))
+    for (const int count : micro_batches) {
+      for (const Schedule schedule : {Schedule::fill_drain, Schedule::one_f_one_b, Schedule::zero_bubble})
+        all.push_back({degree, {.micro_batches = count, .schedule = schedule}});
+      for (int chunks = 2; chunks <= most_chunks; ++chunks)
+        all.push_back({degree, {.micro_batches = count, .schedule = Schedule::interleaved, .chunks = chunks}});
+    }
+  return all;
+}
+
+// A pipeline over one axis of a mesh, the other averages.
+struct PipelineTraining {
+  World world;
+  PipelineNet net;
+  Mesh mesh;
+  Pipeline pipe;
+  torch::optim::Adam adam;
+
+  PipelineTraining(const World& ranks, const PipelineNet& what, const PipelineLayout& layout)
+      : world(ranks),
+        net(what),
+        mesh(ranks, {{"pipe", layout.degree}, {"data", -1}}),
+        pipe(what.layers, mesh["pipe"], with(layout.options)),
+        adam(pipe.parameters(), 0.01) {}
+  PipelineOptions with(PipelineOptions options) const {
+    options.loss = net.loss;
+    options.data = mesh["data"];
+    return options;
+  }
+  std::pair<torch::Tensor, torch::Tensor> batch(int step) const {
+    const auto [x, y] = net.data(step);
+    return {share(x, mesh["data"]), share(y, mesh["data"])};
+  }
+  std::vector<double> run(int from, int to, const PipelineStepOptions& options = {}) {
+    std::vector<double> losses;
+    for (int i = from; i < to; ++i) {
+      const auto [x, y] = batch(i);
+      losses.push_back(pipe.train_batch(x, y, adam, options).item<double>());
+    }
+    return losses;
+  }
+  void require_like(const OneProcess& expected, const std::string& what, double tolerance = 1e-8) {
+    for (const auto& item : pipe->named_parameters())
+      require_near(item.value(), expected[item.key()], tolerance, fmt::format("{}: {}", what, item.key()));
+  }
+  TrainingState state() { return {.model = pipe, .optimizer = adam}; }
+};
+
+void require_same_losses(const std::vector<double>& got, const std::vector<double>& expected, const std::string& what) {
+  require(got.size() == expected.size(), what);
+  for (size_t i = 0; i < got.size(); ++i)
+    require(std::abs(got[i] - expected[i]) <= 1e-8 * std::abs(expected[i]),
+            fmt::format("{}: loss {} of step {} is not {}", what, got[i], i, expected[i]));
+}
+
+void trains_like_one_process(const World& world, const PipelineNet& net, const std::vector<PipelineLayout>& all) {
+  if (kPipelineRows % world.size() != 0) return;
+  OneProcess expected(net, world);
+  expected.run(0, 10);
+  for (const PipelineLayout& layout : all) {
+    PipelineTraining training(world, net, layout);
+    const std::vector<double> losses = training.run(0, 10);
+    require_same_losses(losses, expected.losses, layout.text());
+    training.require_like(expected, layout.text());
+    require_equal_everywhere(torch::tensor(losses, torch::kDouble), "losses");
+  }
+}
+
+void pipeline_schedules(const World& world) {
+  trains_like_one_process(world, mlp_net(), layouts(world, {1, 5}, 3));
+}
+void pipeline_several_tensors(const World& world) {
+  trains_like_one_process(world, image_net(), layouts(world, {4}, 2));
+}
+void pipeline_tied(const World& world) {
+  trains_like_one_process(world, word_net(), layouts(world, {3}, 2));
+}
+
+void pipeline_recompute(const World& world) {
+  trains_like_one_process(world, {mlp({.recompute = true}), plain_data, square_error}, layouts(world, {3}, 2));
+}
+
+// Stages that begin or end with an operation that changes its input.
+struct HalvingLayer : torch::nn::Module {
+  torch::Tensor forward(torch::Tensor x) { return x.mul_(0.5); }
+};
+void pipeline_in_place(const World& world) {
+  std::vector<PipelineLayer> layers{linear("in", 6, 10)};
+  for (int i = 0; i < 4; ++i) {
+    layers.push_back({fmt::format("halve{}", i), [] { return std::make_shared<HalvingLayer>(); }});
+    layers.push_back({fmt::format("relu{}", i), [] { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); }});
+    layers.push_back(linear(fmt::format("fc{}", i), 10, 10));
+  }
+  layers.push_back(linear("out", 10, 3));
+  trains_like_one_process(world, {layers, plain_data, square_error}, layouts(world, {3}, 3));
+}
+
+// The cast weights are shared by the micro-batches of a batch.
+void pipeline_autocast(const World& world) {
+  std::vector<PipelineLayer> layers;
+  for (int i = 0; i < 8; ++i) layers.push_back({fmt::format("fc{}", i), [] { return torch::nn::Linear(6, 6); }});
+  if (world.size() > 8) return;
+  const auto loss = [](const torch::Tensor& output, const torch::Tensor& target) {
+    return torch::mse_loss(output.to(torch::kFloat), target);
+  };
+  for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
+    Pipeline alone(layers, world.new_group({world.rank()}), {.micro_batches = 4, .loss = loss});
+    Pipeline pipe(layers, world, {.micro_batches = 4, .schedule = schedule, .loss = loss});
+    torch::optim::SGD one(alone.parameters(), 0.1), sgd(pipe.parameters(), 0.1);
+    for (int i = 0; i < 5; ++i) {
+      const torch::Tensor x = numbers({12, 6}, i), y = numbers({12, 6}, 50 + i);
+      const optim::Autocast amp({.device = torch::kCPU, .dtype = torch::kBFloat16});
+      require_near(pipe.train_batch(x, y, sgd), alone.train_batch(x, y, one), 1e-5, "loss in bf16");
+    }
+    const auto expected = alone->named_parameters();
+    for (const auto& item : pipe->named_parameters())
+      require_near(item.value(), expected[item.key()], 1e-4, "after steps in bf16: " + item.key());
+  }
+}
+
+// The norm is over all stages, and counts what is tied once.
+void pipeline_clipping(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  for (const PipelineNet& net : {mlp_net(), word_net()}) {
+    OneProcess expected(net, world, 0.01);
+    expected.run(0, 5);
+    for (const PipelineLayout& layout : layouts(world, {3}, 2)) {
+      PipelineTraining clipped(world, net, layout), by_hand(world, net, layout), scaled(world, net, layout);
+      clipped.run(0, 5, {.clip_norm = 0.01});
+      clipped.require_like(expected, layout.text());
+      optim::GradScaler scaler({.init_scale = 1024});
+      scaled.run(0, 5, {.scaler = &scaler, .clip_norm = 0.01});
+      scaled.require_like(expected, layout.text());
+      double norm = 0;
+      for (int i = 0; i < 5; ++i) {
+        const auto [x, y] = by_hand.batch(i);
+        by_hand.pipe.accumulate(x, y);
+        norm = optim::clip_grad_norm(by_hand.pipe.parameters(), 0.01).item<double>();
+        by_hand.adam.step();
+        by_hand.adam.zero_grad();
+      }
+      require(std::abs(norm - expected.norm) < 1e-8 * expected.norm,
+              fmt::format("{}: norm {} instead of {}", layout.text(), norm, expected.norm));
+    }
+  }
+}
+
+// A number that is not finite on one stage stops the step on all.
+void pipeline_overflow(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  for (const int degree : degrees_of(world)) {
+    PipelineTraining training(world, mlp_net(), {degree, {.micro_batches = 2}});
+    const Tensors before = [&] {
+      Tensors all;
+      for (const torch::Tensor& parameter : training.pipe.parameters()) all.push_back(parameter.detach().clone());
+      return all;
+    }();
+    optim::GradScaler scaler({.init_scale = 1024});
+    const auto [x, y] = training.batch(0);
+    training.pipe.accumulate(x, y, {.scaler = &scaler});
+    if (training.mesh.rank("pipe") == degree - 1)
+      training.pipe.parameters().back().mutable_grad().view(-1)[0] = std::numeric_limits<double>::infinity();
+    require(!scaler.step(training.adam), "a stage steps when another one has an infinite gradient");
+    scaler.update();
+    require(scaler.current_scale() == 512, "the scale stays");
+    const Tensors after = training.pipe.parameters();
+    for (size_t i = 0; i < after.size(); ++i) require(after[i].equal(before[i]), "a parameter has moved");
+  }
+}
+
+// Two batches, one step: with and without no_sync().
+void pipeline_accumulation(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  const PipelineNet net = word_net();
+  const PipelineNet twice{net.layers,
+                          [&](int step) {
+                            const auto [x, y] = net.data(2 * step);
+                            const auto [x2, y2] = net.data(2 * step + 1);
+                            return std::pair(torch::cat({x, x2}), torch::cat({y, y2}));
+                          },
+                          net.loss};
+  OneProcess expected(twice, world);
+  expected.run(0, 4);
+  for (const PipelineLayout& layout : layouts(world, {2}, 2))
+    for (const bool local : {true, false}) {
+      PipelineTraining training(world, net, layout);
+      for (int i = 0; i < 4; ++i) {
+        {
+          std::optional<NoSync> stays;
+          if (local) stays.emplace(training.pipe.no_sync());
+          const auto [x, y] = training.batch(2 * i);
+          training.pipe.accumulate(x, y, {.share = 0.5});
+        }
+        const auto [x, y] = training.batch(2 * i + 1);
+        training.pipe.accumulate(x, y, {.share = 0.5});
+        training.adam.step();
+        training.adam.zero_grad();
+      }
+      training.require_like(expected, layout.text() + (local ? " without sync" : ""));
+    }
+}
+
+void pipeline_evaluation(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  std::vector<PipelineLayer> layers = mlp();
+  layers.insert(layers.begin() + 3, {"dropout", [] { return torch::nn::Dropout(0.5); }});
+  OneProcess expected(mlp_net(), world);
+  const auto [all_x, all_y] = plain_data(1);
+  const double loss = expected.loss(all_x, all_y).item<double>();
+  for (const PipelineLayout& layout : layouts(world, {5}, 3)) {
+    PipelineTraining training(world, {layers, plain_data, square_error}, layout);
+    // Layer seeds go by place, and the dropout has moved some.
+    {
+      const torch::NoGradGuard no_grad;
+      for (auto& item : training.pipe->named_parameters()) item.value().copy_(expected[item.key()]);
+    }
+    const auto [x, y] = training.batch(1);
+    require_same_losses({training.pipe.eval_batch(x, y).item<double>()}, {loss}, layout.text());
+    const Tensors outputs = training.pipe.predict(x);
+    const bool last = training.mesh.rank("pipe") == layout.degree - 1;
+    require(outputs.size() == (last ? 1u : 0u), "outputs on a wrong rank");
+    if (last)
+      require(std::abs(torch::mse_loss(outputs[0], y).item<double>() - expected.loss(x, y).item<double>()) < 1e-8,
+              "other outputs");
+    require(training.pipe->is_training(), "evaluation mode stays");
+    training.pipe.train_batch(x, y, training.adam);
+  }
+}
+
+// Batches of other shapes, and tensors between stages that change by themselves.
+struct StretchingLayer : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    return x.repeat({1, static_cast<int64_t>(1 + x.detach().abs().sum().item<double>()) % 3 + 1});
+  }
+};
+struct FoldingLayer : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return x.reshape({x.size(0), -1, 6}).mean(1); }
+};
+void pipeline_shapes(const World& world) {
+  const Group alone = world.new_group({world.rank()});
+  Pipeline expected(mlp(), alone, {.micro_batches = 2, .loss = square_error});
+  Pipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  torch::optim::SGD one(expected.parameters(), 0.1), sgd(pipe.parameters(), 0.1);
+  for (const int64_t rows : {8, 8, 5, 8, 2, 5}) {
+    const torch::Tensor x = doubles_like({rows, 6}, 1), y = doubles_like({rows, 3}, 2);
+    require_near(pipe.train_batch(x, y, sgd), expected.train_batch(x, y, one), 1e-10, "loss after another shape");
+    require_near(pipe.eval_batch(x, y), expected.eval_batch(x, y), 1e-10, "evaluation");
+  }
+  std::vector<PipelineLayer> changing{linear("in", 6, 6),
+                                      {"change", [] { return std::make_shared<StretchingLayer>(); }},
+                                      {"fold", [] { return std::make_shared<FoldingLayer>(); }},
+                                      linear("out", 6, 3)};
+  if (world.size() > 4) return;
+  Pipeline free(changing, world, {.micro_batches = 3, .loss = square_error, .dynamic_shapes = true});
+  Pipeline same(changing, alone, {.micro_batches = 3, .loss = square_error});
+  torch::optim::SGD free_sgd(free.parameters(), 0.1), same_sgd(same.parameters(), 0.1);
+  for (int i = 0; i < 6; ++i) {
+    const torch::Tensor x = doubles_like({7, 6}, i), y = doubles_like({7, 3}, 50 + i);
+    require_near(free.train_batch(x, y, free_sgd), same.train_batch(x, y, same_sgd), 1e-10, "loss of changing shapes");
+  }
+}
+
+// Inputs are needed by the first rank and targets by the last.
+void pipeline_inputs_where_needed(const World& world) {
+  Pipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const auto [x, y] = plain_data(1);
+  const BatchTensors inputs = world.rank() == 0 ? BatchTensors(x) : BatchTensors();
+  const BatchTensors targets = world.rank() == world.size() - 1 ? BatchTensors(y) : BatchTensors();
+  const double first = pipe.train_batch(inputs, targets, sgd).item<double>();
+  require(pipe.train_batch(inputs, targets, sgd).item<double>() < first, "it does not learn");
+}
+
+void pipeline_cuts(const World& world) {
+  const Group alone = world.new_group({world.rank()});
+  const auto [x, y] = plain_data(1);
+  Pipeline expected(mlp(), alone, {.micro_batches = 2, .loss = square_error});
+  const double loss = expected.eval_batch(x, y).item<double>();
+  std::vector<std::string> begins{"in"};
+  for (int stage = 1; stage < world.size(); ++stage) begins.push_back(fmt::format("tanh{}", stage));
+  for (const PipelineOptions& options :
+       {PipelineOptions{.micro_batches = 2, .loss = square_error, .cut = Cut::parameters},
+        PipelineOptions{.micro_batches = 2, .loss = square_error, .cut = Cut::time, .sample = x},
+        PipelineOptions{.micro_batches = 2, .loss = square_error, .begins = begins}}) {
+    if (!options.begins.empty() && world.size() > 6) continue;
+    Pipeline pipe(mlp(), world, options);
+    require_same_losses({pipe.eval_batch(x, y).item<double>()}, {loss}, pipe.describe());
+    if (!options.begins.empty() && world.rank() > 0)
+      require(pipe.describe().find(fmt::format("tanh{}", world.rank())) != std::string::npos, pipe.describe());
+  }
+  std::vector<PipelineLayer> heavy{linear("a", 6, 500), linear("b", 500, 6), linear("c", 6, 6), linear("d", 6, 3)};
+  if (world.size() != 2) return;
+  Pipeline pipe(heavy, world, {.loss = square_error, .cut = Cut::parameters});
+  require(pipe.describe() == (world.rank() == 0 ? "stage 0 of 2: layer a" : "stage 1 of 2: layers b to d"),
+          pipe.describe());
+}
+
+// A stage of split layers, all three axes together.
+struct StagedBlock : torch::nn::Module {
+  explicit StagedBlock(const Group& group)
+      : up(register_module("up",
+                           nn::ColumnParallelLinear(6, 8, group, nn::ColumnParallelOptions{.gather_output = false}))),
+        down(register_module("down",
+                             nn::RowParallelLinear(8, 6, group, nn::RowParallelOptions{.input_is_parallel = true}))) {}
+  torch::Tensor forward(const torch::Tensor& x) { return x + down(torch::tanh(up(x))); }
+  nn::ColumnParallelLinear up;
+  nn::RowParallelLinear down;
+};
+void pipeline_of_split_layers(const World& world) {
+  if (world.size() % 2 != 0) return;
+  const int pipes = world.size() % 4 == 0 ? 2 : 1;
+  const Mesh mesh(world, {{"pipe", pipes}, {"data", -1}, {"model", 2}});
+  const auto layers_over = [](const Group& group) {
+    std::vector<PipelineLayer> layers{linear("in", 6, 6)};
+    for (int i = 0; i < 3; ++i)
+      layers.push_back(
+          {fmt::format("block{}", i), [group] { return in_double(std::make_shared<StagedBlock>(group)); }});
+    layers.push_back(linear("out", 6, 3));
+    return layers;
+  };
+  for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
+    Pipeline expected(layers_over(world.new_group({world.rank()})), world.new_group({world.rank()}),
+                      {.micro_batches = 2, .loss = square_error});
+    // The last stage has no split layer: norms must not wait for it.
+    Pipeline pipe(layers_over(mesh["model"]), mesh["pipe"],
+                  {.micro_batches = 4,
+                   .schedule = schedule,
+                   .loss = square_error,
+                   .begins = pipes == 2 ? std::vector<std::string>{"in", "out"} : std::vector<std::string>(),
+                   .data = mesh["data"]});
+    torch::optim::SGD one(expected.parameters(), 0.1), sgd(pipe.parameters(), 0.1);
+    for (int i = 0; i < 5; ++i) {
+      const auto [x, y] = plain_data(i);
+      const torch::Tensor wanted = expected.train_batch(x, y, one, {.clip_norm = 0.05});
+      const torch::Tensor got =
+          pipe.train_batch(share(x, mesh["data"]), share(y, mesh["data"]), sgd, {.clip_norm = 0.05});
+      require_near(got, wanted, 1e-9, "loss of split layers in a pipeline");
+    }
+  }
+}
+
+void pipeline_checkpoint(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  const std::string folder = broadcast_object(fmt::format("pipeline_checkpoint.{}", getpid()), 0, world);
+  for (const PipelineNet& net : {mlp_net(), word_net()}) {
+    OneProcess expected(net, world);
+    expected.run(0, 6);
+    const std::vector<PipelineLayout> all = layouts(world, {3}, 2);
+    for (const PipelineLayout& layout : all) {
+      PipelineTraining first(world, net, layout);
+      first.run(0, 3);
+      { Checkpoint(folder, world).save(first.state(), {.step = 3}); }
+      first.run(3, 6);
+      first.require_like(expected, layout.text());
+      for (const PipelineLayout& other :
+           {all.front(), all.back(), PipelineLayout{degrees_of(world).back(), {.micro_batches = 2}}}) {
+        PipelineTraining second(world, net, other);
+        require(Checkpoint(folder, world).restore(second.state()).step == 3, "another step");
+        { Checkpoint(folder + ".again", world).save(second.state(), {.step = 3}); }
+        if (world.rank() == 0)
+          for (const char* file : {"model.safetensors", "optimizer.safetensors"}) {
+            const io::TensorMap one = io::load_safetensors(std::filesystem::path(folder) / "step_000000003" / file);
+            const io::TensorMap two =
+                io::load_safetensors(std::filesystem::path(folder + ".again") / "step_000000003" / file);
+            require(one.size() == two.size() && one.size() > 3,
+                    fmt::format("{} and {} tensors", one.size(), two.size()));
+            for (const auto& item : one)
+              require(two.contains(item.key()) && two[item.key()].equal(item.value()),
+                      fmt::format("{}: other bits of {}", other.text(), item.key()));
+          }
+        barrier(world);
+        if (world.rank() == 0) std::filesystem::remove_all(folder + ".again");
+        second.run(3, 6);
+        second.require_like(expected, fmt::format("{} from {}", other.text(), layout.text()));
+      }
+      barrier(world);
+      if (world.rank() == 0) std::filesystem::remove_all(folder);
+      barrier(world);
+    }
+  }
+}
+
+// The file has the names of one process, which needs no pipeline to read it.
+void pipeline_checkpoint_of_one_process(const World& world) {
+  const std::string folder = broadcast_object(fmt::format("pipeline_plain.{}", getpid()), 0, world);
+  const std::vector<PipelineLayer> layers{linear("a", 6, 5), tanh_layer("b"), linear("c", 5, 4), linear("d", 4, 3)};
+  if (world.size() > 4) return;
+  Pipeline pipe(layers, world, {.micro_batches = 2, .loss = square_error});
+  torch::optim::Adam adam(pipe.parameters(), 0.01);
+  const auto [x, y] = plain_data(3);
+  pipe.train_batch(x, y, adam);
+  Checkpoint(folder, world).save({.model = pipe, .optimizer = adam}, {.step = 1});
+  struct Whole : torch::nn::Module {
+    Whole() {
+      register_module("a", in_double(torch::nn::Linear(6, 5)));
+      register_module("c", in_double(torch::nn::Linear(5, 4)));
+      register_module("d", in_double(torch::nn::Linear(4, 3)));
+    }
+  };
+  Whole whole;
+  torch::optim::Adam whole_adam(whole.parameters(), 0.5);
+  Checkpoint(folder, world).restore({.model = whole, .optimizer = whole_adam});
+  const auto weights = whole.named_parameters();
+  for (const auto& item : pipe->named_parameters())
+    require(weights[item.key()].equal(item.value()), "other bits of " + item.key());
+  for (const auto& item : pipe->named_parameters()) {
+    const auto& mine =
+        static_cast<const torch::optim::AdamParamState&>(*adam.state().at(item.value().unsafeGetTensorImpl()));
+    const auto& theirs = static_cast<const torch::optim::AdamParamState&>(
+        *whole_adam.state().at(weights[item.key()].unsafeGetTensorImpl()));
+    require(mine.exp_avg_sq().equal(theirs.exp_avg_sq()) && mine.step() == theirs.step(),
+            "other states of " + item.key());
+  }
+  barrier(world);
+  if (world.rank() == 0) std::filesystem::remove_all(folder);
+}
+
+void pipeline_bad_options(const World& world) {
+  const auto refused = [&](const std::vector<PipelineLayer>& layers, const PipelineOptions& options,
+                           std::initializer_list<std::string> words, Where where = Where::current()) {
+    require_error([&] { Pipeline(layers, world, options); }, "UsageError", words, where);
+  };
+  refused(mlp(), {.micro_batches = 0}, {"micro_batches = 0", "at least 1"});
+  refused(mlp(), {.chunks = 2}, {"chunks = 2", "interleaved"});
+  refused(mlp(), {.schedule = Schedule::interleaved, .chunks = 14}, {"13 layers", "stages"});
+  refused({}, {}, {"0 layers"});
+  refused({linear("a.b", 6, 6)}, {.chunks = 1}, {world.size() == 1 ? "without dots" : "fewer than"});
+  std::vector<PipelineLayer> twice = mlp();
+  twice.push_back(linear("in", 3, 3));
+  refused(twice, {}, {"two layers are named 'in'"});
+  refused(mlp(), {.begins = std::vector<std::string>(static_cast<size_t>(world.size()) + 1, "in")}, {"begins"});
+  refused(mlp(), {.cut = Cut::time}, {".sample"});
+  std::vector<PipelineLayer> lost = mlp();
+  lost.push_back(linear("more", 3, 3, {.tied = {{"weight", "nothing.weight"}}}));
+  refused(lost, {}, {"more.weight", "nothing.weight"});
+  lost.back() = linear("more", 3, 3, {.tied = {{"weight", "in.weight"}}});
+  refused(lost, {}, {"more.weight", "in.weight", "[3, 3]", "[10, 6]"});
+  lost.back() = linear("more", 3, 3, {.tied = {{"wait", "in.weight"}}});
+  refused(lost, {}, {"no parameter 'more.wait'"});
+  if (world.size() == 1) return;
+  refused(mlp(), {.micro_batches = 2 + world.rank()}, {"micro_batches = 2", "micro_batches = 3", "pipe 1"});
+  std::vector<PipelineLayer> other = mlp();
+  if (world.rank() == 1) other.pop_back();
+  refused(other, {}, {"13 layers", "12 layers", "rank 1"});
+}
+
+void pipeline_undeclared_sharing(const World& world) {
+  const auto shared = in_double(torch::nn::Linear(6, 6));
+  const auto used_by = [&](const std::string& name, const LayerOptions& options = {}) {
+    return PipelineLayer(
+        name, [shared] { return shared; }, options);
+  };
+  std::vector<PipelineLayer> layers{used_by("first")};
+  for (int i = 0; i < 6; ++i) layers.push_back(linear(fmt::format("fc{}", i), 6, 6));
+  layers.push_back(linear("out", 6, 3));
+  // Made before, but used once.
+  Pipeline fine(layers, world, {.loss = square_error});
+  layers.insert(layers.end() - 1, used_by("second"));
+  require_error([&] { Pipeline(layers, world, {.loss = square_error}); }, "UsageError",
+                {"first.weight and second.weight are one tensor", ".tied = {{\"weight\", \"first.weight\"}}"});
+}
+
+void pipeline_bad_batches(const World& world) {
+  Pipeline pipe(mlp(), world, {.micro_batches = 8, .loss = square_error});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const auto [x, y] = plain_data(1);
+  const auto refused = [&](const std::function<void()>& call, std::initializer_list<std::string> words,
+                           Where where = Where::current()) { require_error(call, "UsageError", words, where); };
+  refused([&] { pipe.train_batch(x.slice(0, 0, 7), y.slice(0, 0, 7), sgd); }, {"7 rows", "8 micro-batches"});
+  refused([&] { pipe.train_batch(x, y.slice(0, 0, 20), sgd); }, {"24 rows", "20"});
+  refused([&] { pipe.train_batch({}, y, sgd); }, {"the first", "inputs"});
+  refused([&] { pipe.eval_batch(x, {}); }, {"the last", "targets"});
+  torch::nn::Linear other(2, 2);
+  torch::optim::SGD wrong(world.rank() == 0 ? other->parameters() : pipe.parameters(), 0.1);
+  refused([&] { pipe.train_batch(x, y, wrong); }, {"not this pipeline's", "pipe 0 (rank 0)", "pipe.parameters()"});
+  const Tensors all = pipe.parameters();
+  torch::optim::SGD partial(world.rank() == world.size() - 1 ? Tensors(all.begin(), all.end() - 1) : all, 0.1);
+  refused([&] { pipe.train_batch(x, y, partial); }, {"lacks 1", fmt::format("pipe {}", world.size() - 1)});
+  if (world.size() > 1)
+    refused([&] { world.rank() == 0 ? pipe.eval_batch(x, y) : pipe.train_batch(x, y, sgd); }, {"another function"});
+  {
+    const NoSync local = pipe.no_sync();
+    refused([&] { pipe.train_batch(x, y, sgd); }, {"no_sync()", "accumulate()"});
+  }
+  Pipeline silent(mlp(), world, {.micro_batches = 2});
+  refused([&] { silent.eval_batch(x, y); }, {"no loss", ".loss"});
+  pipe.train_batch(x, y, sgd);  // nothing of this has harmed it
+}
+
+// What is tied must stay so.
+void pipeline_parted_ties(const World& world) {
+  if (world.size() > 10) return;
+  Pipeline pipe(tied_words(), world, {.micro_batches = 2, .loss = word_loss});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const auto [x, y] = word_data(1);
+  pipe.train_batch(x, y, sgd);
+  if (world.size() == 1) {
+    pipe->to(torch::kFloat);
+    require_error([&] { pipe.train_batch(x, y, sgd); }, "UsageError", {"tied parameters of pipe 0", "parted"});
+    return;
+  }
+  const torch::NoGradGuard no_grad;
+  for (auto& item : pipe->named_parameters())
+    if (item.key() == "head.weight") item.value().add_(1);
+  require_error([&] { pipe.train_batch(x, y, sgd); }, "UsageError", {"embed.weight", "other values on pipe"});
+}
+
+// A layer that throws: its rank says what, the others who.
+struct FailingLayer : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (x.size(0) == 3) throw UsageError("a layer that does not like three rows");
+    return x;
+  }
+};
+void pipeline_failing_layer(const World& world) {
+  std::vector<PipelineLayer> layers = mlp();
+  layers.push_back({"failing", [] { return std::make_shared<FailingLayer>(); }});
+  Pipeline pipe(layers, world, {.micro_batches = 2, .loss = square_error});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const torch::Tensor x = doubles_like({6, 6}, 1), y = doubles_like({6, 3}, 2);
+  const bool guilty = world.rank() == world.size() - 1;
+  require_error(
+      [&] { pipe.train_batch(x, y, sgd); }, guilty ? "UsageError" : "PeerError",
+      {fmt::format("pipe stage {} of {}", world.rank(), world.size()), "a layer that does not like three rows"});
+}
+
+}  // namespace
+
+std::vector<Case> pipeline_cases() {
+  return {{"pipeline_schedules", pipeline_schedules},
+          {"pipeline_several_tensors", pipeline_several_tensors},
+          {"pipeline_tied", pipeline_tied},
+          {"pipeline_recompute", pipeline_recompute},
+          {"pipeline_in_place", pipeline_in_place},
+          {"pipeline_autocast", pipeline_autocast},
+          {"pipeline_clipping", pipeline_clipping},
+          {"pipeline_overflow", pipeline_overflow},
+          {"pipeline_accumulation", pipeline_accumulation},
+          {"pipeline_evaluation", pipeline_evaluation},
+          {"pipeline_shapes", pipeline_shapes},
+          {"pipeline_inputs_where_needed", pipeline_inputs_where_needed},
+          {"pipeline_cuts", pipeline_cuts},
+          {"pipeline_of_split_layers", pipeline_of_split_layers},
+          {"pipeline_checkpoint", pipeline_checkpoint},
+          {"pipeline_checkpoint_of_one_process", pipeline_checkpoint_of_one_process},
+          {"pipeline_bad_options", pipeline_bad_options},
+          {"pipeline_undeclared_sharing", pipeline_undeclared_sharing},
+          {"pipeline_bad_batches", pipeline_bad_batches},
+          {"pipeline_parted_ties", pipeline_parted_ties},
+          {"pipeline_failing_layer", pipeline_failing_layer}};
+}
+
+}  // namespace trireme::test

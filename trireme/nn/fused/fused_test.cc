@@ -1,0 +1,213 @@
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include <string>
+#include <vector>
+
+#include "trireme/core/error.h"
+#include "trireme/nn/batch_norm_state.h"
+#include "trireme/nn/fused/batch_norm_act.h"
+#include "trireme/nn/fused/inverted_residual.h"
+
+namespace trireme::nn::fused {
+namespace {
+
+constexpr double kFloat = 5e-6;
+
+struct Shape {
+  int64_t in, wide, out, kernel, stride;
+  bool expand, squeeze;
+  Activation act;
+  Activation project_act = Activation::none;
+  Activation gate = Activation::hardsigmoid;
+};
+
+struct BlockImpl : torch::nn::Module {
+  explicit BlockImpl(const Shape& s) : shortcut(s.stride == 1 && s.in == s.out) {
+    if (s.expand) expand = register_module("expand", ConvBnAct({.in = s.in, .out = s.wide, .activation = s.act}));
+    depthwise = register_module("depthwise", ConvBnAct({.in = s.wide,
+                                                        .out = s.wide,
+                                                        .kernel = s.kernel,
+                                                        .stride = s.stride,
+                                                        .groups = s.wide,
+                                                        .activation = s.act}));
+    if (s.squeeze)
+      squeeze = register_module("squeeze", SqueezeExcite({.channels = s.wide, .squeeze = 4, .gate = s.gate}));
+    project = register_module("project", ConvBnAct({.in = s.wide, .out = s.out, .activation = s.project_act}));
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : parameters()) parameter.add_(torch::randn_like(parameter), 0.2);
+  }
+  InvertedResidual block() {
+    return {expand ? expand.get() : nullptr, depthwise.get(), squeeze ? squeeze.get() : nullptr, project.get(),
+            shortcut};
+  }
+  torch::Tensor layer_by_layer(const torch::Tensor& x) {
+    torch::Tensor y = depthwise->forward(expand ? expand->forward(x) : x);
+    if (squeeze) y = squeeze->forward(y);
+    y = project->forward(y);
+    return shortcut ? y + x : y;
+  }
+  bool shortcut;
+  ConvBnAct expand{nullptr}, depthwise{nullptr}, project{nullptr};
+  SqueezeExcite squeeze{nullptr};
+};
+TORCH_MODULE(Block);
+
+torch::Tensor images(int64_t count, int64_t channels, int64_t size) {
+  return torch::randn({count, channels, size, size}).contiguous(torch::MemoryFormat::ChannelsLast);
+}
+
+double distance(const torch::Tensor& a, const torch::Tensor& b) {
+  return ((a.to(torch::kDouble) - b.to(torch::kDouble)).norm() / (b.to(torch::kDouble).norm() + 1e-30)).item<double>();
+}
+
+/// The same weights in double, where nothing is fused: the reference.
+template <typename Module>
+Module in_double(const Module& module, Module copy) {
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < module->parameters().size(); ++i) copy->parameters()[i].copy_(module->parameters()[i]);
+  copy->to(torch::kDouble);
+  return copy;
+}
+
+const std::vector<Shape>& shapes() {
+  static const std::vector<Shape> all = {
+      {16, 16, 16, 3, 2, false, true, Activation::relu},
+      {16, 72, 24, 3, 2, true, false, Activation::relu},
+      {24, 88, 24, 3, 1, true, false, Activation::relu},
+      {24, 96, 40, 5, 2, true, true, Activation::hardswish},
+      {40, 240, 40, 5, 1, true, true, Activation::hardswish, Activation::none, Activation::hardsigmoid_fifth},
+      {16, 16, 32, 3, 1, false, false, Activation::hardswish, Activation::hardswish},
+      {6, 6, 6, 5, 1, false, false, Activation::relu},
+      {7, 11, 5, 3, 2, true, true, Activation::none},
+  };
+  return all;
+}
+
+TEST(InvertedResidual, EqualsItsLayersInDouble) {
+  torch::manual_seed(1);
+  for (size_t i = 0; i < shapes().size(); ++i) {
+    SCOPED_TRACE(i);
+    Block fused(shapes()[i]);
+    Block plain = in_double(fused, Block(shapes()[i]));
+    const torch::Tensor x = images(3, shapes()[i].in, 9).requires_grad_();
+    const torch::Tensor wide = x.detach().to(torch::kDouble).requires_grad_();
+    ASSERT_TRUE(can_fuse(fused->block(), x));
+    ASSERT_FALSE(can_fuse(plain->block(), wide));
+    const torch::Tensor y = inverted_residual(fused->block(), x);
+    const torch::Tensor expected = plain->layer_by_layer(wide);
+    EXPECT_LT(distance(y, expected), kFloat);
+    const torch::Tensor weights = torch::randn_like(y);
+    (y * weights).sum().backward();
+    (expected * weights.to(torch::kDouble)).sum().backward();
+    EXPECT_LT(distance(x.grad(), wide.grad()), kFloat);
+    const auto references = plain->named_parameters();
+    for (const auto& item : fused->named_parameters())
+      EXPECT_LT(distance(item.value().grad(), references[item.key()].grad()), kFloat) << item.key();
+    const auto buffers = plain->named_buffers();
+    for (const auto& item : fused->named_buffers())
+      EXPECT_LT(distance(item.value(), buffers[item.key()]), kFloat) << item.key();
+  }
+}
+
+TEST(InvertedResidual, IsTheSameOnAnyNumberOfThreads) {
+  torch::manual_seed(1);
+  Block block(shapes()[3]);
+  const torch::Tensor x = images(20, 24, 9).requires_grad_();
+  std::vector<torch::Tensor> first;
+  const int before = torch::get_num_threads();
+  for (const int threads : {1, 2, 3}) {
+    torch::set_num_threads(threads);
+    block->zero_grad();
+    const torch::Tensor y = inverted_residual(block->block(), x);
+    y.pow(2).sum().backward();
+    std::vector<torch::Tensor> all = {y.detach()};
+    for (const auto& parameter : block->parameters()) all.push_back(parameter.grad().clone());
+    if (first.empty()) first = all;
+    for (size_t i = 0; i < all.size(); ++i) EXPECT_TRUE(torch::equal(all[i], first[i])) << threads << " " << i;
+  }
+  torch::set_num_threads(before);
+}
+
+TEST(InvertedResidual, IsNotFusedWhereTheLayersWouldDoSomethingElse) {
+  Block block(shapes()[1]);
+  const torch::Tensor x = images(2, 16, 8);
+  EXPECT_TRUE(can_fuse(block->block(), x));
+  EXPECT_FALSE(can_fuse(block->block(), x.contiguous()));
+  EXPECT_FALSE(can_fuse(block->block(), x.to(torch::kDouble)));
+  {
+    const torch::NoGradGuard no_grad;
+    EXPECT_FALSE(can_fuse(block->block(), x));
+  }
+  block->eval();
+  EXPECT_FALSE(can_fuse(block->block(), x));
+  block->train();
+  torch::nn::BatchNorm2d(block->depthwise->bn())->eval();  // frozen statistics
+  EXPECT_FALSE(can_fuse(block->block(), x));
+  block->train();
+  set_is_batch_norm_joined([](const torch::Tensor&) { return true; });
+  EXPECT_FALSE(can_fuse(block->block(), x));
+  set_is_batch_norm_joined(nullptr);
+  Block bent(Shape{8, 8, 8, 3, 1, false, true, Activation::relu, Activation::none, Activation::sigmoid});
+  EXPECT_FALSE(can_fuse(bent->block(), images(2, 8, 8)));
+}
+
+TEST(InvertedResidual, HasNoSecondDerivative) {
+  Block block(shapes()[1]);
+  const torch::Tensor x = images(2, 16, 8).requires_grad_();
+  const torch::Tensor y = inverted_residual(block->block(), x).sum();
+  EXPECT_THROW(torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true), UsageError);
+}
+
+TEST(InvertedResidual, LeavesRunningStatisticsWhenTheyHaveHadTheirUpdate) {
+  Block block(shapes()[1]);
+  const torch::Tensor before = block->project->bn()->running_var.clone();
+  {
+    const RunningStatisticsStay stay;
+    inverted_residual(block->block(), images(2, 16, 8));
+  }
+  EXPECT_TRUE(torch::equal(before, block->project->bn()->running_var));
+  inverted_residual(block->block(), images(2, 16, 8));
+  EXPECT_FALSE(torch::equal(before, block->project->bn()->running_var));
+  EXPECT_EQ(2, block->project->bn()->num_batches_tracked.item<int64_t>());
+}
+
+TEST(BatchNormAct, EqualsItsLayersInDouble) {
+  torch::manual_seed(2);
+  for (const Activation act : {Activation::none, Activation::relu, Activation::hardswish})
+    for (const bool adds : {false, true}) {
+      SCOPED_TRACE(static_cast<int>(act));
+      torch::nn::BatchNorm2d norm(24);
+      torch::nn::BatchNorm2d plain = in_double(norm, torch::nn::BatchNorm2d(24));
+      const torch::Tensor x = images(5, 24, 7).requires_grad_();
+      const torch::Tensor residual = adds ? images(5, 24, 7).requires_grad_() : torch::Tensor();
+      const torch::Tensor wide = x.detach().to(torch::kDouble).requires_grad_();
+      const torch::Tensor wide_residual =
+          adds ? residual.detach().to(torch::kDouble).requires_grad_() : torch::Tensor();
+      ASSERT_TRUE(can_fuse_input(x) && can_fuse_norm(norm, act));
+      const torch::Tensor y = batch_norm_act(norm, x, act, residual);
+      const torch::Tensor z = plain->forward(wide);
+      const torch::Tensor expected = activate(adds ? z + wide_residual : z, act);
+      const torch::Tensor weights = torch::randn_like(y);
+      (y * weights).sum().backward();
+      (expected * weights.to(torch::kDouble)).sum().backward();
+      EXPECT_LT(distance(y, expected), kFloat);
+      EXPECT_LT(distance(x.grad(), wide.grad()), kFloat);
+      if (adds) {
+        EXPECT_LT(distance(residual.grad(), wide_residual.grad()), kFloat);
+      }
+      EXPECT_LT(distance(norm->weight.grad(), plain->weight.grad()), kFloat);
+      EXPECT_LT(distance(norm->bias.grad(), plain->bias.grad()), kFloat);
+      EXPECT_LT(distance(norm->running_mean, plain->running_mean), kFloat);
+      EXPECT_LT(distance(norm->running_var, plain->running_var), kFloat);
+    }
+}
+
+TEST(BatchNormAct, IsNotFusedForActivationsItDoesNotKnow) {
+  torch::nn::BatchNorm2d norm(4);
+  EXPECT_TRUE(can_fuse_norm(norm, Activation::none));
+  EXPECT_FALSE(can_fuse_norm(norm, Activation::sigmoid));
+}
+
+}  // namespace
+}  // namespace trireme::nn::fused

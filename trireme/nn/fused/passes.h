@@ -1,0 +1,74 @@
+// What the fused layers have in common: images shared out over the threads, scratch memory, and what batch normalisation
+// makes of its sums.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "trireme/nn/kernels/rows.h"
+
+namespace trireme::nn::fused {
+
+constexpr int64_t kBeyondCaches = int64_t{2} << 20;  ///< numbers of a tensor that no cache keeps until its next use
+
+/// How a batch is shared out. The number of shares depends on the batch alone, never on the number of threads: sums over
+/// the shares, taken in their order, are the same on every machine.
+int64_t shares_of(int64_t images);
+
+/// f(share, first image, last + 1) for each share, on libtorch's threads.
+void over_images(int64_t images, const std::function<void(int64_t share, int64_t begin, int64_t end)>& f);
+
+/// Memory of this thread for `floats` numbers, 64-byte aligned; what was in it before may be there still. Each place is
+/// a buffer of its own.
+float* scratch(int place, int64_t floats);
+
+/// Sums of two kinds for each channel, one set for each share.
+class ShareSums {
+ public:
+  ShareSums(int64_t images, int64_t channels);
+  double* first(int64_t share) { return sums_.data() + share * 2 * channels_; }
+  double* second(int64_t share) { return first(share) + channels_; }
+  /// Over all shares.
+  std::vector<double> total() const;  // first of every channel, then second
+
+ private:
+  int64_t channels_;
+  std::vector<double> sums_;
+};
+
+/// One batch normalisation of a batch, from its sums on.
+class Norm {
+ public:
+  Norm() = default;
+  /// In forward: from the sums of x and of its squares over `count` numbers a channel.
+  Norm(const ShareSums& sums, int64_t count, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
+       kernels::Act act);
+  /// In backward: from what forward returned.
+  Norm(const at::Tensor& statistics, int64_t count, const at::Tensor& weight, const at::Tensor& bias, kernels::Act act);
+
+  /// [3, channels]: mean, 1 / sqrt(variance + epsilon), variance; what backward and the running statistics need.
+  const at::Tensor& statistics() const { return statistics_; }
+  kernels::Affine affine() const { return {scale_.data(), shift_.data(), act_}; }
+  const float* mean() const { return statistics_.const_data_ptr<float>(); }
+  const float* inverse() const { return mean() + channels(); }
+  int64_t channels() const { return statistics_.size(1); }
+
+  /// From the sums of backward_sums(): afterwards input() gives dx, weight_gradient() and bias_gradient() theirs.
+  void set_backward(const ShareSums& sums);
+  kernels::BackwardInput input() const { return {a_.data(), b_.data(), c_.data()}; }
+  const at::Tensor& weight_gradient() const { return weight_gradient_; }
+  const at::Tensor& bias_gradient() const { return bias_gradient_; }
+
+ private:
+  void set_affine(const at::Tensor& weight, const at::Tensor& bias);
+
+  int64_t count_ = 0;
+  kernels::Act act_ = kernels::Act::none;
+  at::Tensor statistics_, weight_gradient_, bias_gradient_;
+  std::vector<float> scale_, shift_, a_, b_, c_;
+};
+
+}  // namespace trireme::nn::fused

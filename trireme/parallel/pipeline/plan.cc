@@ -1,0 +1,134 @@
+#include "trireme/parallel/pipeline/plan.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <string>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/core/text.h"
+#include "trireme/parallel/together.h"
+
+namespace trireme::parallel {
+namespace {
+
+using torch::Tensor;
+
+const char* cut_name(Cut cut) {
+  return cut == Cut::count ? "count" : cut == Cut::parameters ? "parameters" : "time";
+}
+
+// What must be equal on all ranks, one thing a line.
+std::vector<std::string> agreed_on(const std::vector<PipelineLayer>& layers, const PipelineOptions& options) {
+  std::vector<std::string> lines{fmt::format("micro_batches = {}", options.micro_batches),
+                                 fmt::format("schedule = {}", name_of(options.schedule)),
+                                 fmt::format("chunks = {}", options.chunks),
+                                 fmt::format("cut = {}", cut_name(options.cut)),
+                                 fmt::format("begins = {}", join(options.begins, " ")),
+                                 fmt::format("seed = {}", options.seed),
+                                 fmt::format("dynamic_shapes = {}", options.dynamic_shapes),
+                                 fmt::format("data of {} ranks", options.data.size()),
+                                 fmt::format("{} layers", layers.size())};
+  for (const PipelineLayer& layer : layers) {
+    std::string line = fmt::format("layer {}", layer.name());
+    for (const auto& [parameter, owner] : layer.options().tied) line += fmt::format(" ({} = {})", parameter, owner);
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+void require_agreement(const std::vector<std::string>& mine, const Group& pipe) {
+  const std::vector<std::string> all = all_gather_object(join(mine, "\n"), pipe);
+  const std::vector<std::string> first = split(all[0], '\n');
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const std::vector<std::string> other = split(all[rank], '\n');
+    for (size_t i = 0; i < std::min(first.size(), other.size()); ++i)
+      if (first[i] != other[i])
+        throw UsageError("Pipeline: pipe 0 (rank {}) has {}, but pipe {} (rank {}) has {}; give every rank the same",
+                         pipe.ranks()[0], first[i], rank, pipe.ranks()[rank], other[i]);
+  }
+}
+
+void check_options(const std::vector<PipelineLayer>& layers, const PipelineOptions& options, const Group& pipe) {
+  if (options.micro_batches < 1)
+    throw UsageError("Pipeline: micro_batches = {}; it must be at least 1, better {} or more on {} ranks",
+                     options.micro_batches, 4 * pipe.size(), pipe.size());
+  if (options.chunks < 1) throw UsageError("Pipeline: chunks = {}; it must be at least 1", options.chunks);
+  if (options.chunks > 1 && options.schedule != Schedule::interleaved)
+    throw UsageError("Pipeline: chunks = {} needs Schedule::interleaved, not {}", options.chunks,
+                     name_of(options.schedule));
+  const size_t stages = static_cast<size_t>(pipe.size()) * static_cast<size_t>(options.chunks);
+  if (layers.size() < stages)
+    throw UsageError(
+        "Pipeline: {} layers are fewer than the {} stages ({} ranks along the axis x {} chunks); take a "
+        "shorter axis",
+        layers.size(), stages, pipe.size(), options.chunks);
+  if (!options.begins.empty() && options.begins.size() != stages)
+    throw UsageError("Pipeline: begins names {} layers, but there are {} stages", options.begins.size(), stages);
+  if (options.begins.empty() && options.cut == Cut::time && options.sample.list().empty())
+    throw UsageError("Pipeline: Cut::time needs .sample, a micro-batch of inputs to measure with");
+  check_layers(layers);
+}
+
+Cuts cuts_by_name(const StagePlan& plan, const std::vector<std::string>& begins) {
+  Cuts cuts;
+  for (const std::string& name : begins) {
+    const int place = plan.find(name);
+    if (place < 0) throw UsageError("Pipeline: begins names '{}', which is not a layer", name);
+    if (cuts.empty() ? place != 0 : place <= cuts.back())
+      throw UsageError(
+          "Pipeline: begins must name first the first layer, '{}', then later ones in their order; '{}' is "
+          "number {}",
+          plan.layers[0].name(), name, place);
+    cuts.push_back(place);
+  }
+  cuts.push_back(static_cast<int>(plan.layers.size()));
+  return cuts;
+}
+
+// Rank 0 weighs, so that all ranks have the same weights.
+Cuts cuts_by_weight(const StagePlan& plan, const PipelineOptions& options, const Group& pipe) {
+  std::vector<double> weights(plan.layers.size());
+  on_first(pipe, [&] {
+    weights = options.cut == Cut::parameters ? parameter_counts(plan)
+                                             : measured_seconds(plan, options.sample.list(), options.device);
+  });
+  const Tensor shared = torch::tensor(weights, torch::kDouble);
+  broadcast(shared, 0, pipe);
+  const double* const first = shared.const_data_ptr<double>();
+  return cut_by_weight({first, first + weights.size()}, plan.shape.stages());
+}
+
+}  // namespace
+
+StagePlan plan_of(std::vector<PipelineLayer> layers, const PipelineOptions& options, const Group& pipe) {
+  require_agreement(agreed_on(layers, options), pipe);
+  check_options(layers, options, pipe);
+  StagePlan plan{.layers = std::move(layers),
+                 .shape = {.ranks = pipe.size(), .chunks = options.chunks, .micro_batches = options.micro_batches},
+                 .cuts = {},
+                 .seed = options.seed};
+  if (!options.begins.empty())
+    plan.cuts = cuts_by_name(plan, options.begins);
+  else if (options.cut == Cut::count)
+    plan.cuts = cut_evenly(static_cast<int>(plan.layers.size()), plan.shape.stages());
+  else
+    plan.cuts = cuts_by_weight(plan, options, pipe);
+  return plan;
+}
+
+std::vector<std::shared_ptr<StageModule>> make_stages(const StagePlan& plan, torch::Device device, const Group& pipe) {
+  std::vector<std::shared_ptr<StageModule>> stages;
+  const Tensor made_before = torch::zeros({1}, torch::kInt);
+  together(pipe, [&] { made_before.fill_(has_parameters_made_before(plan, pipe.rank()) ? 1 : 0); });
+  all_reduce(made_before, ReduceOp::max, pipe);
+  together(pipe, [&] {
+    if (made_before.item<int>() != 0) require_no_undeclared_sharing(plan);
+    for (int chunk = 0; chunk < plan.shape.chunks; ++chunk)
+      stages.push_back(std::make_shared<StageModule>(plan, chunk * plan.shape.ranks + pipe.rank(), device));
+  });
+  return stages;
+}
+
+}  // namespace trireme::parallel

@@ -1,0 +1,21 @@
+// The parameters of a model as the members of its units (shard_plan.h, shard_unit.h).
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <optional>
+#include <vector>
+
+#include "trireme/parallel/sharded/shard_plan.h"
+#include "trireme/parallel/sharded/shard_unit.h"
+
+namespace trireme::parallel {
+
+/// Each parameter once, however often it is registered. With a `low` type those of floating point are to be gathered in
+/// it, except those of normalisations, as in optim::lower_precision(). UsageError when there are none.
+std::vector<UnitMember> members_of(const torch::nn::Module& module, std::optional<c10::ScalarType> low = {});
+
+/// What plan_units() asks for.
+std::vector<PlannedTensor> planned(const std::vector<UnitMember>& members);
+
+}  // namespace trireme::parallel

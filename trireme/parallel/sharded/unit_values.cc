@@ -1,0 +1,126 @@
+#include "trireme/parallel/sharded/unit_values.h"
+
+#include <ATen/record_function.h>
+#include <torch/torch.h>
+
+#include <exception>
+#include <utility>
+
+#include "trireme/comm/collectives.h"
+#include "trireme/core/error.h"
+#include "trireme/core/log.h"
+
+namespace trireme::parallel {
+
+UnitValues::UnitValues(std::vector<ShardUnit>& units, const UnitGroups& groups, bool keep_parameters)
+    : units_(units), groups_(groups), keep_parameters_(keep_parameters), in_use_(units.size(), 0) {}
+
+void UnitValues::use(size_t unit, bool writes) {
+  // Each rank keeps its own part of what it writes while all is whole, so nothing needs to be gathered for it.
+  if (keep_parameters_ && holds_ > 0 && writes) return;
+  need(unit);
+  // While all is whole one rank alone may look at its values, to save them say: that is not the order of a step.
+  if (keep_parameters_ || holds_ > 0) return;
+  order_.use(unit);
+  const std::optional<size_t> next = order_.next();
+  release_idle_units(next);
+  if (next && !units_[*next].resident() && !units_[*next].gathering()) start_gather(*next);
+}
+
+void UnitValues::hold() {
+  change_uses(+1);
+  try {
+    for (size_t i = 0; i < units_.size(); ++i) need(i);
+  } catch (...) {
+    change_uses(-1);
+    throw;
+  }
+  ++holds_;
+}
+
+void UnitValues::let_go() {
+  --holds_;
+  change_uses(-1);
+  for (ShardUnit& unit : units_)
+    if (unit.resident()) unit.absorb_writes();
+  release_idle_units();
+}
+
+void UnitValues::change_uses(int by) {
+  for (int& uses : in_use_) uses += by;
+}
+
+void UnitValues::need(size_t unit) {
+  if (keep_parameters_) refresh_all();
+  if (!keep_parameters_ && !units_[unit].gathering() && !units_[unit].resident()) start_gather(unit);
+  if (units_[unit].gathering()) units_[unit].finish_gather();
+}
+
+// After a step the values of all units are old, and forward will need all of them: they travel while it computes.
+void UnitValues::refresh_all() {
+  if (!old_) return;
+  agree_to_gather(0);
+  old_ = false;
+  for (ShardUnit& unit : units_) unit.start_gather();
+}
+
+void UnitValues::start_gather(size_t unit) {
+  agree_to_gather(unit);
+  old_ = false;
+  units_[unit].start_gather();
+}
+
+// A few bytes before each gather. Ranks that gather different units would get each other's weights, in silence where
+// the units are of one size; where they are not, Gloo ends the process. So the gather starts only when all agree.
+void UnitValues::agree_to_gather(size_t unit) const {
+  const at::DisableRecordFunctionGuard unobserved;
+  const torch::Tensor mine = torch::full({1}, static_cast<int64_t>(unit), torch::kLong);
+  const torch::Tensor all = torch::empty({groups_.gather.size()}, torch::kLong);
+  all_gather(all, mine, groups_.gather);
+  for (int rank = 0; rank < groups_.gather.size(); ++rank) {
+    const auto other = static_cast<size_t>(all.data_ptr<int64_t>()[rank]);
+    if (other != unit)
+      throw UsageError(
+          "rank {} is about to use parameter {} while rank {} is about to use {}; with sharded parameters every rank "
+          "must run the same layers in the same order, also to evaluate",
+          groups_.gather.rank(), first_name(unit), rank, first_name(other));
+  }
+}
+
+// All but those that an operator uses now, or that are on their way.
+void UnitValues::release_idle_units(std::optional<size_t> except) {
+  if (keep_parameters_) return;
+  for (size_t i = 0; i < units_.size(); ++i)
+    if (i != except && in_use_[i] == 0 && !units_[i].gathering()) units_[i].release();
+}
+
+void UnitValues::note_write(const char* operation) {
+  if (!keep_parameters_ && holds_ > 0)
+    throw UsageError(
+        "rank {}: {} changes this rank's pieces while `gathered()` lives, so the whole parameters would keep their old "
+        "values; end it before optimizer.step()",
+        groups_.reduce.rank(), operation);
+  written_ = true;
+  if (std::exchange(old_, true)) return;
+  for (ShardUnit& unit : units_) {
+    if (unit.gathering()) unit.finish_gather();  // else the others would get some old and some new values
+    unit.bump_versions();
+  }
+  release_idle_units();
+}
+
+void UnitValues::end_of_step() {
+  order_.end_of_step();
+  release_idle_units();
+  written_ = false;
+}
+
+void UnitValues::fill_with_nan(size_t unit) noexcept {
+  try {
+    units_[unit].fill_with_nan();
+  } catch (const std::exception& error) {
+    log_error("{}", error.what());
+  }
+}
+
+}  // namespace trireme::parallel
