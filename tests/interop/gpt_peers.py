@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 WORDS, CONTEXT, WIDTH, HEADS, LAYERS = 32, 16, 32, 4, 2  # as in gpt_dump.cc
-RATE, MOMENTUM, STEPS, BATCH = 0.1, 0.9, 10, 4
+RATE, MOMENTUM, STEPS, BATCH = 0.1, 0.9, 10, 8
 
 
 class Block(nn.Module):
@@ -54,14 +54,18 @@ def our_name(name):
     return name.replace("blocks.", "block")
 
 
-def ours_of(state):
-    """By our names, with queries, keys and values of each head together."""
-    result = {our_name(name): value for name, value in state.items()}
-    for i in range(LAYERS):
+def joined(state):
+    """With queries, keys and values of each head together, as in our blocks: of a state with our names, or a part of it."""
+    result = dict(state)
+    for layer in {name.partition(".")[0] for name in state if ".q." in name}:
         for kind in ("weight", "bias"):
-            parts = [result.pop(f"block{i}.{one}.{kind}").unflatten(0, (HEADS, -1)) for one in "qkv"]
-            result[f"block{i}.qkv.{kind}"] = torch.stack(parts, 1).flatten(0, 2).contiguous()
+            parts = [result.pop(f"{layer}.{one}.{kind}").unflatten(0, (HEADS, -1)) for one in "qkv"]
+            result[f"{layer}.qkv.{kind}"] = torch.stack(parts, 1).flatten(0, 2).contiguous()
     return result
+
+
+def ours_of(state):
+    return joined({our_name(name): value for name, value in state.items()})
 
 
 def theirs_of(state):

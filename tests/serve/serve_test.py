@@ -261,8 +261,8 @@ class Hostile(ServeCase):
             with socket.create_connection(("127.0.0.1", server.port)) as client:
                 client.sendall(request)
         self.assertEqual(server.post(png(1)).status, 200)
-        wait_for(lambda: server.metrics()["trireme_in_flight"] == 1, SECONDS, "the end of the others")
-        self.assertEqual(server.metrics()['trireme_requests_total{status="499"}'], 10)
+        # Not the end of work in flight: the last requests may not have been read yet, and are not in flight until then.
+        wait_for(lambda: server.metrics().get('trireme_requests_total{status="499"}') == 10, SECONDS, "the end of all ten")
         self.assertLess(server.cpu_seconds() - before, 160 * one, "a quarter of all 640 pictures")
 
     def test_a_client_that_is_done_with_sending_waits_for_its_answer(self):
