@@ -167,12 +167,6 @@ std::vector<std::span<const Recording>> by_size(std::span<const Recording> recor
   return all;
 }
 
-std::vector<Recording> with_held_out(const Traced& traced) {
-  std::vector<Recording> all = traced.recordings;
-  if (traced.held_out) all.push_back(*traced.held_out);
-  return all;
-}
-
 Description of_size(Description description, const torch::Tensor& images) {
   description.input.height = static_cast<int>(images.size(2));
   description.input.width = static_cast<int>(images.size(3));
@@ -208,18 +202,6 @@ class Files {
     Comparison script = comparison(bundle::kTorchFile);
     script.advice = [this] { return reason_of_difference(net_, traced_); };
     compare(script, recordings, scorer_of(script_));
-  }
-
-  /// Sizes are worked out from recordings, so those agree even where what was worked out is wrong for others.
-  void compare_held_out() const {
-    if (!traced_.held_out) return;
-    const Recording& other = *traced_.held_out;
-    try {
-      compare(comparison(bundle::kTorchFile), {&other, 1}, scorer_of(script_));
-    } catch (const std::exception& error) {
-      throw FixedSizeNeeded("the sizes in forward() could not be worked out, for they are wrong for {}: {}",
-                            shown(other.images), error.what());
-    }
   }
 
   void make_onnx() {
@@ -275,11 +257,10 @@ Description export_traced(const Network& net, Traced traced, Description descrip
   bare.output.activation = Activation::none;
   Files first(net, traced, bare, options);
   first.compare_script(recordings);  // before there is a folder that a crash could leave
-  first.compare_held_out();
   first.make_onnx();
   Staging staging(folder);
   first.write(staging.path());
-  first.compare_onnx(staging.path(), with_held_out(traced));
+  first.compare_onnx(staging.path(), recordings);
   if (description.output.activation != Activation::none) {
     append_activation(traced, description.output.activation);
     const auto one_image = std::span(recordings).subspan(kOneImage, 1);  // one operator more, for which one image does

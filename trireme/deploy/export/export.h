@@ -12,12 +12,13 @@
 // images of the stated size; with Options::any_size of other sizes, too. Images go in and scores come out in float32,
 // also where the network computes in another type. The network itself is left as it was, so that training may go on.
 // Before they take their places, inference.pt and, with Options::open_onnx, inference.onnx are compared with the
-// network on one, two and three random images (compare.h), with any_size also on three other sizes, of which one was
-// held out when the sizes in the graph were worked out. There, inference.pt runs only operators that the network itself
-// has just run in this process, on tensors of the same shapes (sizes.h): the comparison cannot crash a program in which
-// the network works. It is not done in a child process: a fork of a program with threads, which libtorch has, may use
-// neither its allocator nor its locks, and there is no other program at hand to execute: `trireme` need not be installed
-// where a program that was linked with Trireme runs.
+// network on one, two and three random images (compare.h), with any_size also on images of three other sizes. Sizes in
+// the graph are worked out from the network's runs on two of these, and must be right for its run on the third; else the
+// files take images of the stated size only. So inference.pt runs only operators that the network itself has just run in
+// this process, on tensors of the same shapes (sizes.h): the comparison cannot crash a program in which the network
+// works. It is not done in a child process: a fork of a program with threads, which libtorch has, may use neither its
+// allocator nor its locks, and there is no other program at hand to execute: `trireme` need not be installed where a
+// program that was linked with Trireme runs.
 // Thread rule: no other thread uses the network.
 //
 // A network whose output is not a row of scores for each image, or that has several outputs, is exported with

@@ -16,9 +16,11 @@ namespace jit = torch::jit;
 
 /// One number for each recording.
 using Series = std::vector<int64_t>;
+/// The same, or without the recording that is held out.
+using Numbers = std::span<const int64_t>;
 
-bool varies(const Series& series) {
-  return std::any_of(series.begin(), series.end(), [&](int64_t number) { return number != series[0]; });
+bool varies(Numbers numbers) {
+  return std::any_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number != numbers[0]; });
 }
 
 /// A size of a tensor, or the product of some of them.
@@ -40,19 +42,19 @@ struct Expression {
   Formula formula;
 };
 
-std::optional<Formula> if_it_fits(const Formula& formula, const Series& sizes, const Series& wanted) {
+std::optional<Formula> if_it_fits(const Formula& formula, Numbers sizes, Numbers wanted) {
   for (size_t i = 0; i < sizes.size(); ++i)
     if (formula(sizes[i]) != wanted[i]) return std::nullopt;
   return formula;
 }
 
-using Fit = std::optional<Formula> (*)(const Series& sizes, const Series& wanted);
+using Fit = std::optional<Formula> (*)(Numbers sizes, Numbers wanted);
 
-std::optional<Formula> equal(const Series& sizes, const Series& wanted) {
+std::optional<Formula> equal(Numbers sizes, Numbers wanted) {
   return if_it_fits({}, sizes, wanted);
 }
 
-std::optional<Formula> linear(const Series& sizes, const Series& wanted) {
+std::optional<Formula> linear(Numbers sizes, Numbers wanted) {
   const auto other = std::find_if(sizes.begin(), sizes.end(), [&](int64_t size) { return size != sizes[0]; });
   if (other == sizes.end()) return std::nullopt;
   const int64_t rise = wanted[static_cast<size_t>(other - sizes.begin())] - wanted[0], run = *other - sizes[0];
@@ -61,13 +63,13 @@ std::optional<Formula> linear(const Series& sizes, const Series& wanted) {
 }
 
 /// Rounded down.
-std::optional<Formula> quotient(const Series& sizes, const Series& wanted) {
+std::optional<Formula> quotient(Numbers sizes, Numbers wanted) {
   if (wanted[0] < 1 || sizes[0] / wanted[0] < 2) return std::nullopt;
   return if_it_fits({.over = sizes[0] / wanted[0]}, sizes, wanted);
 }
 
 /// Rounded up.
-std::optional<Formula> quotient_up(const Series& sizes, const Series& wanted) {
+std::optional<Formula> quotient_up(Numbers sizes, Numbers wanted) {
   if (wanted[0] < 1) return std::nullopt;
   const int64_t over = (sizes[0] + wanted[0] - 1) / wanted[0];
   if (over < 2) return std::nullopt;
@@ -76,18 +78,22 @@ std::optional<Formula> quotient_up(const Series& sizes, const Series& wanted) {
 
 class SizeFinder {
  public:
-  SizeFinder(jit::Graph& graph, const RecordedShapes& shapes) : graph_(graph), shapes_(shapes) {}
+  /// Works sizes out from the first `count` recordings.
+  SizeFinder(jit::Graph& graph, const RecordedShapes& shapes, size_t count)
+      : graph_(graph), shapes_(shapes), count_(count) {}
 
   void add(jit::Value* value) { add_terms(value, known_); }
   /// `reader` is the operator that gets it; its own inputs are tried first.
-  std::optional<Expression> find(const Series& wanted, jit::Node& reader) const;
+  std::optional<Expression> find(Numbers wanted, jit::Node& reader) const;
   jit::Value* write(const Expression& expression, jit::Node* before);
 
  private:
   void add_terms(jit::Value* value, std::vector<Term>& terms) const;
+  Numbers used(Numbers all) const { return all.first(count_); }
 
   jit::Graph& graph_;
   const RecordedShapes& shapes_;
+  const size_t count_;
   std::vector<Term> known_;
 };
 
@@ -99,7 +105,7 @@ void SizeFinder::add_terms(jit::Value* value, std::vector<Term>& terms) const {
   for (size_t dim = 0; dim < found->second[0].size(); ++dim) {
     Series sizes;
     for (const Shape& shape : found->second) sizes.push_back(shape[dim]);
-    if (!varies(sizes)) continue;
+    if (!varies(used(sizes))) continue;
     for (size_t i = start, end = terms.size(); i < end; ++i) {
       Term product = terms[i];
       if (product.dims.size() > 2) continue;
@@ -111,15 +117,15 @@ void SizeFinder::add_terms(jit::Value* value, std::vector<Term>& terms) const {
   }
 }
 
-std::optional<Expression> SizeFinder::find(const Series& wanted, jit::Node& reader) const {
+std::optional<Expression> SizeFinder::find(Numbers wanted, jit::Node& reader) const {
   std::vector<Term> near;
   for (jit::Value* input : reader.inputs()) add_terms(input, near);
   add_terms(graph_.inputs()[0], near);
   for (const Fit fit : {equal, linear, quotient, quotient_up}) {
     for (const Term& term : near)
-      if (const auto formula = fit(term.sizes, wanted)) return Expression{term, *formula};
+      if (const auto formula = fit(used(term.sizes), used(wanted))) return Expression{term, *formula};
     for (auto term = known_.rbegin(); term != known_.rend(); ++term)
-      if (const auto formula = fit(term->sizes, wanted)) return Expression{*term, *formula};
+      if (const auto formula = fit(used(term->sizes), used(wanted))) return Expression{*term, *formula};
   }
   return std::nullopt;
 }
@@ -175,8 +181,9 @@ jit::Node& reader_of(const jit::Use& use) {
 
 class Freeing {
  public:
-  Freeing(std::span<const Recording> recordings, const RecordedShapes& shapes)
-      : recordings_(recordings), finder_(*recordings[0].graph, shapes) {}
+  Freeing(std::span<const Recording> recordings, const RecordedShapes& shapes, bool hold_out_last)
+      : recordings_(recordings),
+        finder_(*recordings[0].graph, shapes, hold_out_last ? recordings.size() - 1 : recordings.size()) {}
 
   std::optional<std::string> run() {
     for (const Row& row : rows(recordings_)) {
@@ -206,6 +213,8 @@ class Freeing {
     for (const jit::Use& use : constants[0]->output()->uses()) {
       auto expression = whole ? finder_.find(wanted, reader_of(use)) : std::nullopt;
       if (!expression) return complaint(use, values, static_cast<size_t>(other - values.begin()));
+      if (!if_it_fits(expression->formula, expression->term.sizes, wanted))
+        return complaint(use, values, values.size() - 1);  // only the recording that is held out can differ
       found_.emplace_back(use, *std::move(expression));
     }
     return std::nullopt;
@@ -245,8 +254,9 @@ RecordedShapes recorded_shapes(std::span<const Recording> recordings) {
   return shapes;
 }
 
-std::optional<std::string> free_sizes(std::span<const Recording> recordings, const RecordedShapes& shapes) {
-  return Freeing(recordings, shapes).run();
+std::optional<std::string> free_sizes(std::span<const Recording> recordings, const RecordedShapes& shapes,
+                                      bool hold_out_last) {
+  return Freeing(recordings, shapes, hold_out_last).run();
 }
 
 }  // namespace trireme::deploy

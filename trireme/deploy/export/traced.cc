@@ -81,13 +81,15 @@ Recording record_odd(const Network& net, const std::vector<Weight>& weights, con
   return made;
 }
 
-/// Heights and widths that grow by different steps, so that none is taken for the other.
+/// Heights and widths that grow by different steps, so that none is taken for the other. The last is to be held out.
 std::vector<Recording> record_sizes(const Network& net, const std::vector<Weight>& weights, const Recording& first,
                                     const bundle::Input& input) {
   std::vector<Recording> all;
   all.push_back(record_more(net, weights, first, random_images(larger(input, kSizeStep, 2 * kSizeStep), kTracedBatch)));
-  all.push_back(record_odd(net, weights, first, input,
-                           {.height = 2 * kSizeStep, .width = kSizeStep, .odd_pixels = 1, .batch = kTracedBatch + 1}));
+  for (const SizeStep& step :
+       {SizeStep{.height = 2 * kSizeStep, .width = kSizeStep, .odd_pixels = 1, .batch = kTracedBatch + 1},
+        SizeStep{.height = 3 * kSizeStep, .width = 4 * kSizeStep, .odd_pixels = 3, .batch = kTracedBatch}})
+    all.push_back(record_odd(net, weights, first, input, step));
   return all;
 }
 
@@ -98,16 +100,13 @@ bool free_image_size(const Network& net, const std::vector<Weight>& weights, con
   const size_t batches = recordings.size();
   try {
     for (Recording& one : record_sizes(net, weights, recordings[0], input)) recordings.push_back(std::move(one));
-    traced.held_out =
-        record_odd(net, weights, recordings[0], input,
-                   {.height = 3 * kSizeStep, .width = 4 * kSizeStep, .odd_pixels = 3, .batch = kTracedBatch});
     traced.shapes = recorded_shapes(recordings);
-    if (const auto unknown = free_sizes(recordings, traced.shapes)) throw UsageError("{}", *unknown);
+    if (const auto unknown = free_sizes(recordings, traced.shapes, /*hold_out_last=*/true))
+      throw UsageError("{}", *unknown);
     return true;
   } catch (const std::exception& error) {
     log_info("the exported files take images of {} x {} only: {}", input.height, input.width, error.what());
     recordings.resize(batches);
-    traced.held_out.reset();
     return false;
   }
 }
@@ -209,12 +208,9 @@ void convert_ends(Traced& traced) {
     if (type && at::isFloatingType(*type) && *type != torch::kFloat)
       traced.graph->block()->replaceOutput(i, converted(traced, traced.outputs()[i], torch::kFloat));
   }
-  const auto convert = [](Recording& recording) {
+  for (Recording& recording : traced.recordings)
     for (torch::Tensor& output : recording.outputs)
       if (output.is_floating_point()) output = output.to(torch::kFloat);
-  };
-  std::for_each(traced.recordings.begin(), traced.recordings.end(), convert);
-  if (traced.held_out) convert(*traced.held_out);
 }
 
 }  // namespace

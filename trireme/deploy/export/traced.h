@@ -14,7 +14,6 @@
 
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,10 +29,9 @@ struct Traced {
   at::ScalarType type = torch::kFloat;                      ///< in which the network computes
   bool any_size = false;                                    ///< images of other heights and widths are right, too
   RecordedShapes shapes = {};
-  /// What was recorded, outputs in float32 where they are floating: 2, 3 and 1 images; with any_size, two more sizes.
+  /// What was recorded, outputs in float32 where they are floating: 2, 3 and 1 images; with any_size, three more sizes,
+  /// of which the last was held out (sizes.h).
   std::vector<Recording> recordings = {};
-  /// With any_size: a run on images of yet another size, from which nothing was worked out.
-  std::optional<Recording> held_out = {};
 
   torch::jit::Value* images() const { return graph->inputs()[0]; }
   at::ArrayRef<torch::jit::Value*> outputs() const { return graph->outputs(); }
