@@ -77,6 +77,23 @@ class Ignored(TrainerCase):
             self.assert_says(result, says)
         self.assertEqual(result.out.count("is ignored: "), 2, result.out)
 
+    def test_keys_of_the_data(self):
+        """How an evaluation reads is fixed, and datasets do not have each other's keys."""
+        result = self.train(
+            "Global.epochs=1", "DataLoader.Eval.sampler.drop_last=True", "DataLoader.Eval.sampler.shuffle=True",
+            "DataLoader.Eval.dataset.name=Synthetic", "DataLoader.Eval.dataset.samples=16",
+            "DataLoader.Train.dataset.mode=train", "DataLoader.Train.dataset.batch_transform_ops="
+            "[OpSampler: {class_num: 1000, MixupOperator: {alpha: 0.2}}]")
+        for key, why in ((r"Eval\.sampler\.drop_last: 'True'", "every picture is evaluated once"),
+                         (r"Eval\.sampler\.shuffle: 'True'", "pictures are evaluated in the order of the list"),
+                         (r"Eval\.dataset\.image_root: 'data'", "it is a key of .*, not of Synthetic"),
+                         (r"Eval\.dataset\.cls_label_path: .*", "it is a key of .*, not of Synthetic"),
+                         (r"Eval\.dataset\.transform_ops: .*", "it is a key of .*, not of Synthetic"),
+                         (r"Train\.dataset\.mode: 'train'", "it is a key of FashionMnist, Mnist, not of ImageNet"),
+                         (r"OpSampler\.class_num: '1000'", "labels have Arch.class_num = 4 classes")):
+            self.assert_says(result, rf"WARNING: .*{key} is ignored: {why}")
+        self.assertEqual(result.out.count("is ignored: "), 7, result.out)
+
     def test_weights_of_another_recipe(self):
         """use_ssld, but there are only the plain weights."""
         self.train("Global.epochs=1")

@@ -1,5 +1,6 @@
 #include "trireme/config/check.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "trireme/core/log.h"
@@ -55,6 +56,12 @@ void warn_ignored(const Node& section, std::string_view key, std::string_view wh
 
 void warn_unless(bool usual, const Node& section, std::string_view key, std::string_view why) {
   if (section.get(key, usual) != usual) warn_ignored(section, key, why);
+}
+
+void warn_of_keys_of_others(const Node& section, const KeyOwners& keys, const std::string& name) {
+  for (const auto& [key, owners] : keys)
+    if (std::find(owners.begin(), owners.end(), name) == owners.end())
+      warn_ignored(section, key, fmt::format("it is a key of {}, not of {}", join(owners, ", "), name));
 }
 
 }  // namespace trireme::config

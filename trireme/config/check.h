@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,5 +38,10 @@ void check_choice(const Node& node, const std::string& value, const std::vector<
 void warn_ignored(const Node& section, std::string_view key, std::string_view why);
 /// The same for a switch of which one value says what Trireme does anyway: warns of the other.
 void warn_unless(bool usual, const Node& section, std::string_view key, std::string_view why);
+
+/// Keys that not every optimizer, schedule or dataset has, and the names of those that do.
+using KeyOwners = std::map<std::string, std::vector<std::string>>;
+/// Warns of keys of the section that the one with this name does not have.
+void warn_of_keys_of_others(const Node& section, const KeyOwners& keys, const std::string& name);
 
 }  // namespace trireme::config

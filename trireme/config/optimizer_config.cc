@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "trireme/config/check.h"
 #include "trireme/core/log.h"
@@ -13,9 +12,6 @@ namespace trireme::config {
 namespace {
 
 constexpr RealRange kShare{.least = 0, .most = 1};
-
-/// Keys that not every optimizer or schedule has, and those that do.
-using KeyOwners = std::map<std::string, std::vector<std::string>>;
 
 const KeyOwners kOptimizerKeys = {{"momentum", {"Momentum", "RMSProp"}},
                                   {"use_nesterov", {"Momentum"}},
@@ -28,12 +24,6 @@ const KeyOwners kScheduleKeys = {
     {"eta_min", {"Cosine"}},        {"decay_epochs", {"Piecewise"}},       {"values", {"Piecewise"}},
     {"step_size", {"Step"}},        {"gamma", {"Step", "MultiStepDecay"}}, {"milestones", {"MultiStepDecay"}},
     {"end_lr", {"Linear", "Poly"}}, {"power", {"Linear", "Poly"}}};
-
-void warn_of_keys_of_others(const Node& section, const KeyOwners& keys, const std::string& name) {
-  for (const auto& [key, owners] : keys)
-    if (std::find(owners.begin(), owners.end(), name) == owners.end())
-      warn_ignored(section, key, fmt::format("it is a key of {}, not of {}", join(owners, ", "), name));
-}
 
 std::vector<int64_t> ascending_epochs(const Node& section, std::string_view key) {
   const Node node = section.at(key);

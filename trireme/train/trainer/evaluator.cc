@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "trireme/config/check.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/train/trainer/make_dataset.h"
@@ -19,6 +20,8 @@ const config::DataLoader& need_eval(const config::TrainConfig& config) {
 
 train::EvalBatches eval_batches(const config::TrainConfig& config, const train::Ranks& ranks) {
   const config::DataLoader& eval = need_eval(config);
+  config::warn_unless(false, eval.sampler.node, "drop_last", "every picture is evaluated once");
+  config::warn_unless(false, eval.sampler.node, "shuffle", "pictures are evaluated in the order of the list");
   const MadeDataset made = make_dataset(
       eval, {.class_num = config.arch.class_num, .image_shape = config.global.image_shape, .labels = true});
   require_memory(eval, {std::min(eval.sampler.batch_size, made.samples->size()), made.sample_bytes});

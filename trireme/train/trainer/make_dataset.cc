@@ -164,6 +164,14 @@ const std::map<std::string, Maker> kDatasets = {{"ImageNetDataset", from_list},
                                                 {"Mnist", mnist},
                                                 {"Synthetic", synthetic}};
 
+const config::KeyOwners kDatasetKeys = {
+    {"image_root", {"ImageNetDataset", "MultiScaleDataset", "ImageFolder", "FashionMnist", "Mnist"}},
+    {"transform_ops", {"ImageNetDataset", "MultiScaleDataset", "ImageFolder", "FashionMnist", "Mnist"}},
+    {"cls_label_path", {"ImageNetDataset", "MultiScaleDataset"}},
+    {"delimiter", {"ImageNetDataset", "MultiScaleDataset"}},
+    {"relabel", {"ImageNetDataset", "MultiScaleDataset"}},
+    {"mode", {"FashionMnist", "Mnist"}}};
+
 std::vector<std::string> dataset_names() {
   std::vector<std::string> names;
   for (const auto& [name, make] : kDatasets) names.push_back(name);
@@ -172,16 +180,21 @@ std::vector<std::string> dataset_names() {
 
 // --- what is done to whole batches
 
-data::BatchOp mix_op(const std::string& name, const Node& params, const Node& place, int64_t class_num) {
-  config::check_choice(place, name, {"MixupOperator", "CutmixOperator"});
+void warn_of_other_classes(const Node& params, int64_t class_num) {
   if (params.get("class_num", class_num) != class_num)
     config::warn_ignored(params, "class_num", fmt::format("labels have Arch.class_num = {} classes", class_num));
+}
+
+data::BatchOp mix_op(const std::string& name, const Node& params, const Node& place, int64_t class_num) {
+  config::check_choice(place, name, {"MixupOperator", "CutmixOperator"});
+  warn_of_other_classes(params, class_num);
   if (name == "MixupOperator")
     return data::Mixup{.alpha = params.get("alpha", data::Mixup{}.alpha), .class_num = class_num};
   return data::CutMix{.alpha = params.get("alpha", data::CutMix{}.alpha), .class_num = class_num};
 }
 
 data::BatchOp op_sampler(const Node& params, int64_t class_num) {
+  warn_of_other_classes(params, class_num);
   std::vector<data::OpSampler::Choice> choices;
   for (const auto& [name, node] : params.entries())
     if (name != "class_num") choices.push_back({mix_op(name, node, node, class_num), node.get("prob", 0.5)});
@@ -215,6 +228,7 @@ data::MultiScale multi_scale(const config::Sampler& sampler) {
 MadeDataset make_dataset(const config::DataLoader& loader, const DataNeeds& needs) {
   const config::Dataset& dataset = loader.dataset;
   config::check_choice(dataset.node.at("name"), dataset.name, dataset_names());
+  config::warn_of_keys_of_others(dataset.node, kDatasetKeys, dataset.name);
   MadeDataset made = kDatasets.at(dataset.name)(dataset, needs);
   for (const config::NamedNode& named : dataset.batch_transform_ops)
     made.samples = std::make_shared<data::BatchMap>(made.samples, batch_op(named, dataset.node, needs.class_num));

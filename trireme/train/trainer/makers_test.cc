@@ -6,8 +6,10 @@
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/net.h"
+#include "trireme/core/test_support.h"
 #include "trireme/train/trainer/config_changes.h"
 #include "trireme/train/trainer/log_lines.h"
+#include "trireme/train/trainer/make_dataset.h"
 #include "trireme/train/trainer/make_schedule.h"
 #include "trireme/train/trainer/saver.h"
 
@@ -68,6 +70,37 @@ TEST(MakeSchedule, ARateByOptionIsMeantAsItIs) {
   EXPECT_EQ(by_option("Optimizer.lr={learning_rate: 0.4}"), std::nullopt);
   EXPECT_NE(by_option("Optimizer.lr.warmup_epoch=0"), std::nullopt);
   EXPECT_NE(by_option("Optimizer.lr={learning_rate: 0.4, auto_scale: True}"), std::nullopt);
+}
+
+/// What is logged while a dataset for ten classes is made from these keys.
+std::vector<std::string> dataset_log(const std::string& keys) {
+  const config::Node root =
+      config::parse_document("dataset: {name: Synthetic, " + keys + "}\nsampler: {batch_size: 4}\n", "f.yaml");
+  const CaughtLog log;
+  make_dataset(config::read_data_loader(root), {.class_num = 10, .image_shape = {1, 4, 4}});
+  return log.lines();
+}
+
+TEST(MakeDataset, WarnsOfKeysThatTheNamedOneDoesNotHave) {
+  EXPECT_THAT(dataset_log("samples: 8, image_shape: [1, 2, 2], seed: 3"), testing::IsEmpty());
+  EXPECT_THAT(
+      dataset_log("image_root: data, cls_label_path: list.txt, delimiter: ';', relabel: True, mode: test, "
+                  "transform_ops: [ToCHWImage]"),
+      testing::ElementsAre(HasSubstr("f.yaml:1: dataset.cls_label_path: 'list.txt' is ignored: it is a key of "
+                                     "ImageNetDataset, MultiScaleDataset, not of Synthetic"),
+                           HasSubstr("dataset.delimiter: "), HasSubstr("dataset.image_root: "),
+                           HasSubstr("dataset.mode: 'test' is ignored: it is a key of FashionMnist, Mnist, not"),
+                           HasSubstr("dataset.relabel: "), HasSubstr("dataset.transform_ops: ")));
+}
+
+TEST(MakeDataset, WarnsOfAnotherNumberOfClasses) {
+  const auto sampler = [](int classes) {
+    return dataset_log(
+        fmt::format("batch_transform_ops: [OpSampler: {{class_num: {}, MixupOperator: {{alpha: 0.2}}}}]", classes));
+  };
+  EXPECT_THAT(sampler(10), testing::IsEmpty());
+  EXPECT_THAT(sampler(7), testing::ElementsAre(HasSubstr("OpSampler.class_num: '7' is ignored: labels have "
+                                                         "Arch.class_num = 10 classes")));
 }
 
 TEST(LockOutput, KeepsTheSecondOutUntilTheFirstIsGone) {
