@@ -2,7 +2,11 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 
@@ -80,6 +84,10 @@ std::string state_prefix(const char* kind, const std::string& parameter) {
   return fmt::format("{}/state/{}/", kind, parameter);
 }
 
+std::string group_of_prefix(const char* kind) {
+  return fmt::format("{}/group_of/", kind);
+}
+
 struct Saver {
   TensorMap& to;
   std::string prefix;
@@ -150,6 +158,10 @@ void each_parameter(const Optimizer& optimizer, const TensorMap& parameters, Use
     for (const torch::Tensor& parameter : group.params()) use(parameter, name_of(parameter, names));
 }
 
+int64_t whole_number(const torch::Tensor& tensor) {
+  return tensor.numel() == 1 ? tensor.to(torch::kLong).item<int64_t>() : -1;
+}
+
 // The parameters that have entries in `tensors`. Every entry must be of this kind.
 std::set<std::string> named_in(const TensorMap& tensors, const char* kind) {
   std::set<std::string> names;
@@ -192,12 +204,47 @@ States read_states(const Optimizer& optimizer, const TensorMap& parameters, cons
 }
 
 template <typename K>
-std::vector<typename K::Options> read_options(const Optimizer& optimizer, const TensorMap& tensors, K kind) {
+typename K::Options read_group(const typename K::Options& start, const TensorMap& tensors, int64_t number, K kind) {
+  auto options = start;
+  fields(options, Loader{tensors, group_prefix(kind.name, static_cast<size_t>(number))});
+  return options;
+}
+
+// The options that the parameters of a group had, which must agree; those it has when none of them was saved.
+template <typename K>
+typename K::Options options_of_group(const OptimizerParamGroup& group, const Names& names, const TensorMap& tensors,
+                                     K kind) {
+  const auto& now = static_cast<const typename K::Options&>(group.options());
+  std::optional<std::pair<std::string, typename K::Options>> found;
+  for (const torch::Tensor& parameter : group.params()) {
+    const std::string& name = name_of(parameter, names);
+    const torch::Tensor* number = tensors.find(group_of_prefix(kind.name) + name);
+    if (!number) continue;
+    const auto options = read_group(now, tensors, whole_number(*number), kind);
+    if (found && !(found->second == options))
+      throw UsageError(
+          "the optimizer's state has other options (learning rate, weight decay) for parameter '{}' than for '{}', "
+          "but this optimizer has both in one group; make the groups as they were",
+          printable(name), printable(found->first));
+    if (!found) found.emplace(name, options);
+  }
+  return found ? found->second : now;
+}
+
+template <typename K>
+std::vector<typename K::Options> read_options(const Optimizer& optimizer, const TensorMap& parameters,
+                                              const TensorMap& tensors, K kind) {
+  const bool by_parameter = std::any_of(tensors.begin(), tensors.end(), [&](const auto& item) {
+    return item.key().starts_with(group_of_prefix(kind.name));
+  });
+  if (!by_parameter) check_groups(optimizer, tensors, kind.name);
+  const Names names = names_of(parameters);
   std::vector<typename K::Options> all;
   for (const auto& group : optimizer.param_groups()) {
-    auto options = static_cast<const typename K::Options&>(group.options());
-    fields(options, Loader{tensors, group_prefix(kind.name, all.size())});
-    all.push_back(options);
+    const auto& now = static_cast<const typename K::Options&>(group.options());
+    const auto number = static_cast<int64_t>(all.size());
+    all.push_back(by_parameter ? options_of_group(group, names, tensors, kind)
+                               : read_group(now, tensors, number, kind));
   }
   return all;
 }
@@ -210,6 +257,10 @@ void save(const Optimizer& optimizer, const TensorMap& parameters, K kind, Tenso
     auto options = static_cast<const typename K::Options&>(groups[i].options());
     fields(options, Saver{to, group_prefix(kind.name, i)});
   }
+  const Names names = names_of(parameters);
+  for (size_t i = 0; i < groups.size(); ++i)
+    for (const torch::Tensor& parameter : groups[i].params())
+      Saver{to, group_of_prefix(kind.name)}(name_of(parameter, names).c_str(), static_cast<int64_t>(i));
   each_parameter(optimizer, parameters, [&](const torch::Tensor& parameter, const std::string& name) {
     const auto found = optimizer.state().find(parameter.unsafeGetTensorImpl());
     if (found == optimizer.state().end()) return;
@@ -230,13 +281,81 @@ void load_optimizer_state(Optimizer& optimizer, const TensorMap& parameters, con
   const torch::NoGradGuard no_grad;
   with_kind(optimizer, [&](auto kind) {
     States states = read_states(optimizer, parameters, tensors, kind);
-    check_groups(optimizer, tensors, kind.name);
-    const auto options = read_options(optimizer, tensors, kind);
+    const auto options = read_options(optimizer, parameters, tensors, kind);
     for (size_t i = 0; i < options.size(); ++i)
       static_cast<typename decltype(kind)::Options&>(optimizer.param_groups()[i].options()) = options[i];
     optimizer.state().clear();
     for (auto& [key, state] : states) optimizer.state()[key] = std::move(state);
   });
+}
+
+namespace {
+
+constexpr std::string_view kGroups = "/groups", kGroupOf = "/group_of/";
+
+// Of "adam/groups/3/lr" the 3 and where it stands; -1 for entries of other kinds.
+struct GroupEntry {
+  explicit GroupEntry(const std::string& key) {
+    const size_t slash = key.find('/');
+    if (slash == std::string::npos || key.compare(slash, kGroups.size() + 1, std::string(kGroups) + "/") != 0) return;
+    begin = slash + kGroups.size() + 1;
+    end = key.find('/', begin);
+    if (end != std::string::npos) number = parse_int(key.substr(begin, end - begin), 0, INT64_MAX).value_or(-1);
+  }
+  size_t begin = 0, end = 0;
+  int64_t number = -1;
+};
+
+bool is_group_of(const std::string& key) {
+  const size_t slash = key.find('/');
+  return slash != std::string::npos && key.compare(slash, kGroupOf.size(), kGroupOf) == 0;
+}
+
+bool is_group_count(const std::string& key) {
+  return key.ends_with(kGroups) && key.find('/') == key.size() - kGroups.size();
+}
+
+template <typename Number>
+TensorMap renumbered(const TensorMap& tensors, const Number& number) {
+  TensorMap result;
+  for (const auto& item : tensors) {
+    std::string key = item.key();
+    torch::Tensor value = item.value();
+    if (const GroupEntry entry(key); entry.number >= 0)
+      key.replace(entry.begin, entry.end - entry.begin, std::to_string(number(entry.number)));
+    else if (is_group_of(key))
+      value = at::scalar_tensor(number(whole_number(value)), torch::kLong);
+    if (!result.contains(key)) result.insert(key, value);
+  }
+  return result;
+}
+
+}  // namespace
+
+TensorMap with_group_numbers_from(int64_t first, const TensorMap& tensors) {
+  return renumbered(tensors, [&](int64_t number) { return first + number; });
+}
+
+TensorMap with_equal_groups_merged(const TensorMap& tensors) {
+  std::map<int64_t, std::string> options;  // of each group, as a text
+  std::vector<int64_t> order;              // by first mention
+  for (const auto& item : tensors)
+    if (const GroupEntry entry(item.key()); entry.number >= 0) {
+      if (!options.contains(entry.number)) order.push_back(entry.number);
+      options[entry.number] +=
+          fmt::format("{} {:a}\n", item.key().substr(entry.end), item.value().to(torch::kDouble).item<double>());
+    }
+  std::map<std::string, int64_t> merged;
+  std::map<int64_t, int64_t> numbers;
+  for (const int64_t number : order)
+    numbers[number] = merged.try_emplace(options[number], static_cast<int64_t>(merged.size())).first->second;
+  TensorMap result = renumbered(tensors, [&](int64_t number) {
+    const auto found = numbers.find(number);
+    return found == numbers.end() ? number : found->second;
+  });
+  for (auto& item : result)
+    if (is_group_count(item.key())) item.value() = at::scalar_tensor(static_cast<int64_t>(merged.size()), torch::kLong);
+  return result;
 }
 
 }  // namespace trireme::io

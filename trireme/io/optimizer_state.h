@@ -4,8 +4,9 @@
 //   load_optimizer_state(other_adam, net->named_parameters(), state);       // bit for bit the same
 //
 // For torch's SGD, Adam, AdamW, RMSprop, Adagrad and every optimizer that keeps their options and state types. Entries
-// go by parameter names, so the order of the parameters does not matter; groups go by their number. Not while another
-// thread steps the optimizer.
+// go by parameter names, so neither the order of the parameters nor their groups matter: a group gets the options that its
+// parameters had. (State that was saved before groups were known by parameters goes by the number of the group.) Not
+// while another thread steps the optimizer.
 #pragma once
 
 #include <torch/optim/optimizer.h>
@@ -19,8 +20,13 @@ namespace trireme::io {
 TensorMap optimizer_state(const torch::optim::Optimizer& optimizer, const TensorMap& parameters);
 
 /// State and options (learning rate, momentum) of each group. Throws UsageError when the tensors are another kind of
-/// optimizer's, have another number of groups, or name parameters that are not here or have another shape: then nothing
-/// has changed.
+/// optimizer's, name parameters that are not here or have another shape, or gave the parameters of a group different
+/// options: then nothing has changed.
 void load_optimizer_state(torch::optim::Optimizer& optimizer, const TensorMap& parameters, const TensorMap& tensors);
+
+/// For the states of several optimizers, each of a part of one model, that become one: adds `first` to the numbers of the
+/// groups, so that no two are alike; and makes one group of those that have the same options.
+TensorMap with_group_numbers_from(int64_t first, const TensorMap& tensors);
+TensorMap with_equal_groups_merged(const TensorMap& tensors);
 
 }  // namespace trireme::io

@@ -136,7 +136,54 @@ TEST(OptimizerState, KeepsTheOptionsOfEachGroup) {
   EXPECT_THAT(message_of<UsageError>([&] {
                 load_optimizer_state(one, net.named_parameters(), optimizer_state(*two, net.named_parameters()));
               }),
+              AllOf(HasSubstr("'first.weight'"), HasSubstr("in one group")));
+}
+
+TEST(OptimizerState, OptionsFollowTheParametersIntoOtherGroups) {
+  Net net;
+  const auto group = [](torch::nn::Module& module, double lr) {
+    return OptimizerParamGroup(module.parameters(), std::make_unique<SGDOptions>(lr));
+  };
+  SGD two({group(*net.first, 0.25), group(*net.second, 0.5)}, SGDOptions(1));
+  const TensorMap state = optimizer_state(two, net.named_parameters());
+  SGD turned({group(*net.second, 1), group(*net.first, 1)}, SGDOptions(1));
+  load_optimizer_state(turned, net.named_parameters(), state);
+  EXPECT_EQ(turned.param_groups()[0].options().get_lr(), 0.5);
+  EXPECT_EQ(turned.param_groups()[1].options().get_lr(), 0.25);
+  SGD some(net.second->parameters(), SGDOptions(1));
+  load_optimizer_state(some, net.named_parameters(), state);
+  EXPECT_EQ(some.param_groups()[0].options().get_lr(), 0.5);
+}
+
+TEST(OptimizerState, OfOlderFilesGoesByTheNumbersOfTheGroups) {
+  Net net;
+  SGD two({{net.first->parameters(), std::make_unique<SGDOptions>(0.25)},
+           {net.second->parameters(), std::make_unique<SGDOptions>(0.5)}},
+          SGDOptions(1));
+  TensorMap old;
+  for (const auto& item : optimizer_state(two, net.named_parameters()))
+    if (item.key().find("group_of") == std::string::npos) old.insert(item.key(), item.value());
+  SGD one(net.parameters(), SGDOptions(1));
+  EXPECT_THAT(message_of<UsageError>([&] { load_optimizer_state(one, net.named_parameters(), old); }),
               AllOf(HasSubstr("2 groups"), HasSubstr("has 1")));
+  load_optimizer_state(two, net.named_parameters(), old);
+}
+
+TEST(OptimizerState, GroupsOfSeveralOptimizersBecomeOnesOfTheirOptions) {
+  Net net;
+  SGD first(net.first->parameters(), SGDOptions(0.25)), second(net.second->parameters(), SGDOptions(0.25));
+  const auto joined = [&] {
+    TensorMap all = with_group_numbers_from(0, optimizer_state(first, net.named_parameters()));
+    for (const auto& item : with_group_numbers_from(100, optimizer_state(second, net.named_parameters())))
+      if (!all.contains(item.key())) all.insert(item.key(), item.value());
+    return with_equal_groups_merged(all);
+  };
+  EXPECT_EQ(joined()["sgd/groups"].item<int64_t>(), 1);
+  second.param_groups()[0].options().set_lr(0.5);
+  const TensorMap apart = joined();
+  EXPECT_EQ(apart["sgd/groups"].item<int64_t>(), 2);
+  EXPECT_EQ(apart["sgd/group_of/second.weight"].item<int64_t>(), 1);
+  EXPECT_EQ(apart["sgd/groups/1/lr"].item<double>(), 0.5);
 }
 
 class WrongState : public ::testing::Test {
