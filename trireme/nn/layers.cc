@@ -76,7 +76,9 @@ torch::Tensor ConvBnUnit::forward(const torch::Tensor& x) {
 
 torch::Tensor ConvBnUnit::forward_adding(const torch::Tensor& x, const torch::Tensor& residual) {
   const torch::Tensor raw = conv_->forward(x);
-  if (fused::can_fuse_input(raw) && fused::can_fuse_norm(bn_, activation_))
+  const bool fits =
+      !residual.defined() || (residual.sizes() == raw.sizes() && residual.options().type_equal(raw.options()));
+  if (fits && fused::can_fuse_input(raw) && fused::can_fuse_norm(bn_, activation_))
     return fused::batch_norm_act(bn_, raw, activation_, residual);
   torch::Tensor y = bn_->forward(raw);
   if (residual.defined()) y.add_(residual);

@@ -30,12 +30,12 @@ std::tuple<at::Tensor, at::Tensor> norm_forward_operator(const at::Tensor& x, co
                                                          const std::optional<at::Tensor>& residual, double epsilon,
                                                          int64_t act) {
   const auto* from = x.const_data_ptr<float>();
-  ShareSums sums(x.size(0), x.size(1));
+  ShareMoments moments(x.size(0), x.size(1));
   over_images(x.size(0), [&](int64_t share, int64_t begin, int64_t end) {
     const Part part(x, begin, end);
-    kernels::add_sums(from + part.offset, part.rows, sums.first(share), sums.second(share));
+    moments.add(share, from + part.offset, part.rows.rows);
   });
-  const Norm norm(sums, count_of(x), weight, bias, epsilon, static_cast<kernels::Act>(act));
+  const Norm norm(moments, weight, bias, epsilon, static_cast<kernels::Act>(act));
   at::Tensor y = at::empty_like(x);
   over_images(x.size(0), [&](int64_t, int64_t begin, int64_t end) {
     const Part part(x, begin, end);

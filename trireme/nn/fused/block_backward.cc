@@ -69,7 +69,7 @@ class Backward {
     ShareSums sums(sizes_.images, sizes_.out);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       kernels::backward_sums(image(dy_, begin), image(state_.projected, begin),
-                             {(end - begin) * sizes_.out_pixels(), sizes_.out}, through_project(begin), nullptr,
+                             {(end - begin) * sizes_.out_pixels(), sizes_.out}, through_project(), nullptr,
                              sums.first(share), sums.second(share));
     });
     project_norm_.set_backward(sums);
@@ -77,10 +77,9 @@ class Backward {
     gradients_.project_bias = project_norm_.bias_gradient();
   }
 
-  kernels::BackwardSums through_project(int64_t first) const {
-    const bool adds = settings_.has_shortcut && settings_.project_act != kernels::Act::none;
-    return {
-        .affine = project_norm_.affine(), .mean = project_norm_.mean(), .residual = adds ? image(x_, first) : nullptr};
+  // A shortcut is added behind it, where there is no activation: can_fuse().
+  kernels::BackwardSums through_project() const {
+    return {.affine = project_norm_.affine(), .mean = project_norm_.mean()};
   }
 
   // The gradient of project's weight, and of its input.
@@ -96,7 +95,7 @@ class Backward {
         const int64_t rows = count * pixels;
         float* out_gradient = scratch(kOut, rows * sizes_.out);
         kernels::backward_input_through(image(dy_, first), image(state_.projected, first), {rows, sizes_.out},
-                                        project_norm_.input(), through_project(first), out_gradient);
+                                        project_norm_.input(), through_project(), out_gradient);
         float* wide = scratch(kWide, rows * sizes_.wide);
         for (int64_t i = 0; i < count; ++i)
           kernels::normalise(image(state_.filtered, first + i), {pixels, sizes_.wide},

@@ -27,18 +27,17 @@ class Forward {
     const auto& [images, in, wide, out, filter] = sizes_;
     state_.expanded = image_batch(images, wide, filter.height, filter.width, x_);
     const PackedWeight weight(parameters_.expand, PackedWeight::Way::forward);
-    ShareSums sums(images, wide);
+    ShareMoments moments(images, wide);
     over_images(images, [&](int64_t share, int64_t begin, int64_t end) {
       in_chunks(begin, end, Sizes::chunk(sizes_.pixels() * wide), [&](int64_t first, int64_t count) {
         const int64_t rows = count * sizes_.pixels();
         const Staged to(state_.expanded, first * sizes_.pixels() * wide, rows * wide);
         weight.multiply(x_.const_data_ptr<float>() + first * sizes_.pixels() * in, rows, to.memory());
-        kernels::add_sums(to.memory(), {rows, wide}, sums.first(share), sums.second(share));
+        moments.add(share, to.memory(), rows);
         to.finish();
       });
     });
-    expand_norm_ = Norm(sums, images * sizes_.pixels(), parameters_.expand_scale, parameters_.expand_bias,
-                        settings_.epsilon, settings_.act);
+    expand_norm_ = Norm(moments, parameters_.expand_scale, parameters_.expand_bias, settings_.epsilon, settings_.act);
     state_.expand_norm = expand_norm_.statistics();
   }
 
@@ -48,17 +47,17 @@ class Forward {
         settings_.has_expand ? FilterInput(state_.expanded, &expand_norm_) : FilterInput(x_, nullptr);
     state_.filtered = image_batch(sizes_.images, sizes_.wide, shape.out_height(), shape.out_width(), x_);
     const at::Tensor weights = taps(parameters_.depthwise);
-    ShareSums sums(sizes_.images, sizes_.wide);
+    ShareMoments moments(sizes_.images, sizes_.wide);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const Staged to(state_.filtered, i * shape.out_size(), shape.out_size());
         kernels::depthwise_forward(input.fill(i, shape), weights.const_data_ptr<float>(), shape, to.memory());
-        kernels::add_sums(to.memory(), {sizes_.out_pixels(), sizes_.wide}, sums.first(share), sums.second(share));
+        moments.add(share, to.memory(), sizes_.out_pixels());
         to.finish();
       }
     });
-    filter_norm_ = Norm(sums, sizes_.images * sizes_.out_pixels(), parameters_.depthwise_scale,
-                        parameters_.depthwise_bias, settings_.epsilon, settings_.act);
+    filter_norm_ =
+        Norm(moments, parameters_.depthwise_scale, parameters_.depthwise_bias, settings_.epsilon, settings_.act);
     state_.depthwise_norm = filter_norm_.statistics();
   }
 
@@ -81,7 +80,7 @@ class Forward {
     state_.projected =
         image_batch(sizes_.images, sizes_.out, sizes_.filter.out_height(), sizes_.filter.out_width(), x_);
     const PackedWeight weight(parameters_.project, PackedWeight::Way::forward);
-    ShareSums sums(sizes_.images, sizes_.out);
+    ShareMoments moments(sizes_.images, sizes_.out);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       in_chunks(begin, end, Sizes::chunk(sizes_.filter.out_size()), [&](int64_t first, int64_t count) {
         float* to = state_.projected.data_ptr<float>() + first * pixels * sizes_.out;
@@ -91,11 +90,11 @@ class Forward {
                              {pixels, sizes_.wide}, {.affine = filter_norm_.affine(), .gate = gate_of(first + i)},
                              wide + i * sizes_.filter.out_size());
         weight.multiply(wide, count * pixels, to);
-        kernels::add_sums(to, {count * pixels, sizes_.out}, sums.first(share), sums.second(share));
+        moments.add(share, to, count * pixels);
       });
     });
-    project_norm_ = Norm(sums, sizes_.images * pixels, parameters_.project_scale, parameters_.project_bias,
-                         settings_.epsilon, settings_.project_act);
+    project_norm_ =
+        Norm(moments, parameters_.project_scale, parameters_.project_bias, settings_.epsilon, settings_.project_act);
     state_.project_norm = project_norm_.statistics();
   }
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -150,6 +151,28 @@ TEST(InvertedResidual, IsNotFusedWhereTheLayersWouldDoSomethingElse) {
   set_is_batch_norm_joined(nullptr);
   Block bent(Shape{8, 8, 8, 3, 1, false, true, Activation::relu, Activation::none, Activation::sigmoid});
   EXPECT_FALSE(can_fuse(bent->block(), images(2, 8, 8)));
+  EXPECT_FALSE(can_fuse(block->block(), images(2, 17, 8))) << "channels that do not fit";
+}
+
+TEST(InvertedResidual, IsNotFusedForShortcutsAndPaddingsThatItDoesNotKnow) {
+  const Shape shape{8, 8, 8, 3, 1, false, false, Activation::relu};
+  const torch::Tensor x = images(2, 8, 8);
+  Block fine(shape);
+  EXPECT_TRUE(can_fuse(fine->block(), x));
+  Block active(Shape{8, 8, 8, 3, 1, false, false, Activation::relu, Activation::relu});
+  EXPECT_FALSE(can_fuse(active->block(), x)) << "an activation before the shortcut";
+  Block wider(Shape{8, 8, 12, 3, 1, false, false, Activation::relu});
+  InvertedResidual crossing = wider->block();
+  crossing.shortcut = true;
+  EXPECT_FALSE(can_fuse(crossing, x)) << "a shortcut to other channels";
+  Block strided(Shape{8, 8, 8, 3, 2, false, false, Activation::relu});
+  InvertedResidual shrinking = strided->block();
+  shrinking.shortcut = true;
+  EXPECT_FALSE(can_fuse(shrinking, x)) << "a shortcut to another size";
+  ConvBnAct valid(ConvBnActOptions{.in = 8, .out = 8, .kernel = 3, .groups = 8, .padding = 0});
+  InvertedResidual unpadded = fine->block();
+  unpadded.depthwise = valid.get();
+  EXPECT_FALSE(can_fuse(unpadded, x)) << "no padding";
 }
 
 TEST(InvertedResidual, HasNoSecondDerivative) {
@@ -201,6 +224,40 @@ TEST(BatchNormAct, EqualsItsLayersInDouble) {
       EXPECT_LT(distance(norm->running_mean, plain->running_mean), kFloat);
       EXPECT_LT(distance(norm->running_var, plain->running_var), kFloat);
     }
+}
+
+// A number that is not one must reach the loss, where it is noticed.
+TEST(BatchNormAct, PassesNanOn) {
+  for (const Activation act : {Activation::none, Activation::relu, Activation::hardswish}) {
+    torch::nn::BatchNorm2d norm(24);
+    torch::Tensor x = images(4, 24, 5);
+    x[1][3][2][2] = std::numeric_limits<float>::quiet_NaN();
+    x.requires_grad_();
+    const torch::Tensor y = batch_norm_act(norm, x, act, {});
+    EXPECT_TRUE(y.select(1, 3).isnan().all().item<bool>()) << static_cast<int>(act);
+    EXPECT_FALSE(y.select(1, 4).isnan().any().item<bool>());
+    y.sum().backward();
+    EXPECT_TRUE(x.grad().select(1, 3).isnan().all().item<bool>()) << static_cast<int>(act);
+  }
+}
+
+TEST(BatchNormAct, KeepsAVarianceThatIsSmallBesideTheMean) {
+  torch::manual_seed(3);
+  torch::nn::BatchNorm2d norm(24);
+  torch::nn::BatchNorm2d plain = in_double(norm, torch::nn::BatchNorm2d(24));
+  const torch::Tensor x = (images(8, 24, 7) + 1e4).contiguous(torch::MemoryFormat::ChannelsLast);
+  const torch::Tensor y = batch_norm_act(norm, x, Activation::none, {});
+  EXPECT_LT(distance(y, plain->forward(x.to(torch::kDouble))), 2e-3);  // of which x itself has 1e-3: float at 1e4
+  EXPECT_LT(distance(norm->running_var, plain->running_var), 1e-5);
+}
+
+TEST(ConvBnUnit, AddsWhatIsBroadcastAsItsLayersDo) {
+  ConvBnAct unit(ConvBnActOptions{.in = 4, .out = 8, .kernel = 3});
+  const torch::Tensor x = images(2, 4, 6), shift = torch::randn({2, 8, 1, 1});
+  const torch::Tensor y = unit->forward_adding(x, shift);
+  const torch::Tensor expected =
+      torch::relu(torch::nn::BatchNorm2d(unit->bn())->forward(torch::nn::Conv2d(unit->conv())->forward(x)) + shift);
+  EXPECT_LT(distance(y, expected), kFloat);
 }
 
 TEST(BatchNormAct, IsNotFusedForActivationsItDoesNotKnow) {

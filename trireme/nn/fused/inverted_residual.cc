@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "trireme/nn/fused/block_passes.h"
@@ -131,13 +132,46 @@ double gate_slope(Activation gate) {
 
 bool can_fuse_unit(const ConvBnUnit& unit, double epsilon) {
   return can_fuse_norm(unit.bn(), unit.activation()) && unit.bn()->options.eps() == epsilon &&
-         unit.conv()->weight.is_contiguous();
+         unit.conv()->weight.is_contiguous() && !unit.conv()->bias.defined();
+}
+
+/// A convolution of `kernel` x `kernel` whose padding keeps the size at stride 1: the only one that the kernels know.
+bool is_plain(const ConvBnUnit& unit, int64_t kernel) {
+  const auto& options = unit.conv()->options;
+  const auto* padding = std::get_if<torch::ExpandingArray<2>>(&options.padding());
+  const auto both = [](const torch::ExpandingArray<2>& pair, int64_t value) {
+    return pair->at(0) == value && pair->at(1) == value;
+  };
+  return both(options.kernel_size(), kernel) && padding != nullptr && both(*padding, (kernel - 1) / 2) &&
+         both(options.dilation(), 1) && both(options.stride(), options.stride()->at(0)) &&
+         std::holds_alternative<torch::enumtype::kZeros>(options.padding_mode());
 }
 
 bool is_pointwise(const ConvBnUnit& unit) {
-  const auto& weight = unit.conv()->weight;
-  return weight.size(2) == 1 && weight.size(3) == 1 && unit.conv()->options.groups() == 1 &&
-         unit.conv()->options.stride()->at(0) == 1;
+  return is_plain(unit, 1) && unit.conv()->options.groups() == 1 && unit.conv()->options.stride()->at(0) == 1;
+}
+
+bool is_depthwise(const ConvBnUnit& unit) {
+  const torch::Tensor& weight = unit.conv()->weight;
+  const int64_t kernel = weight.size(2);
+  return (kernel == 3 || kernel == 5) && is_plain(unit, kernel) && weight.size(1) == 1 &&
+         unit.conv()->options.groups() == weight.size(0);
+}
+
+/// The numbers of channels fit each other. Where they do not, the layers say so.
+bool channels_fit(const InvertedResidual& block, const torch::Tensor& x) {
+  const int64_t wide = block.depthwise->conv()->weight.size(0);
+  const torch::Tensor& first = block.expand != nullptr ? block.expand->conv()->weight : block.depthwise->conv()->weight;
+  const int64_t in = block.expand != nullptr ? first.size(1) : wide;
+  return x.size(1) == in && first.size(0) == wide && block.project->conv()->weight.size(1) == wide &&
+         (block.squeeze == nullptr || block.squeeze->squeeze()->weight.size(1) == wide);
+}
+
+/// The input is added behind the last activation, which must therefore be none.
+bool shortcut_fits(const InvertedResidual& block, const torch::Tensor& x) {
+  return !block.shortcut ||
+         (block.project->activation() == Activation::none && block.project->conv()->weight.size(0) == x.size(1) &&
+          block.depthwise->conv()->options.stride()->at(0) == 1);
 }
 
 }  // namespace
@@ -146,15 +180,11 @@ bool can_fuse(const InvertedResidual& block, const torch::Tensor& x) {
   if (!can_fuse_input(x)) return false;
   const ConvBnUnit& filter = *block.depthwise;
   const double epsilon = filter.bn()->options.eps();
-  const auto& convolution = filter.conv()->options;
-  const int64_t kernel = convolution.kernel_size()->at(0);
-  const bool is_depthwise = convolution.groups() == filter.conv()->weight.size(0) &&
-                            filter.conv()->weight.size(1) == 1 && (kernel == 3 || kernel == 5) &&
-                            convolution.kernel_size()->at(1) == kernel;
-  return is_depthwise && can_fuse_unit(filter, epsilon) && can_fuse_unit(*block.project, epsilon) &&
+  return is_depthwise(filter) && can_fuse_unit(filter, epsilon) && can_fuse_unit(*block.project, epsilon) &&
          is_pointwise(*block.project) && (block.squeeze == nullptr || gate_slope(block.squeeze->gate()) != 0) &&
          (block.expand == nullptr || (can_fuse_unit(*block.expand, epsilon) && is_pointwise(*block.expand) &&
-                                      block.expand->activation() == filter.activation()));
+                                      block.expand->activation() == filter.activation())) &&
+         channels_fit(block, x) && shortcut_fits(block, x);
 }
 
 torch::Tensor inverted_residual(const InvertedResidual& block, const torch::Tensor& x) {

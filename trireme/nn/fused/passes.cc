@@ -60,18 +60,61 @@ std::vector<double> ShareSums::total() const {
   return total;
 }
 
-Norm::Norm(const ShareSums& sums, int64_t count, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
+ShareMoments::ShareMoments(int64_t images, int64_t channels)
+    : channels_(channels), shares_(static_cast<size_t>(shares_of(images))), sums_(images, channels) {}
+
+void ShareMoments::add(int64_t share, const float* x, int64_t rows) {
+  if (rows == 0) return;
+  Share& mine = shares_[static_cast<size_t>(share)];
+  if (mine.rows == 0) mine.pivot.assign(x, x + channels_);
+  mine.rows += rows;
+  kernels::add_sums(x, {rows, channels_}, mine.pivot.data(), sums_.first(share), sums_.second(share));
+}
+
+int64_t ShareMoments::count() const {
+  int64_t rows = 0;
+  for (const Share& share : shares_) rows += share.rows;
+  return rows;
+}
+
+// By Chan's formula for two sets of numbers.
+ShareMoments::Moments ShareMoments::joined(int64_t channel) const {
+  Moments all;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    if (shares_[i].rows == 0) continue;
+    const auto count = static_cast<double>(shares_[i].rows);
+    const double sum = sums_.first(static_cast<int64_t>(i))[channel];
+    const double mean = shares_[i].pivot[static_cast<size_t>(channel)] + sum / count;
+    const double squares = sums_.second(static_cast<int64_t>(i))[channel] - sum * sum / count;
+    const double distance = mean - all.mean;
+    const double both = all.count + count;
+    all.squares += squares + distance * distance * all.count * count / both;
+    all.mean += distance * count / both;
+    all.count = both;
+  }
+  return all;
+}
+
+double ShareMoments::mean(int64_t channel) const {
+  return joined(channel).mean;
+}
+
+double ShareMoments::variance(int64_t channel) const {
+  const Moments all = joined(channel);
+  const double variance = all.squares / all.count;
+  return variance < 0 ? 0 : variance;  // a rounding; NaN stays
+}
+
+Norm::Norm(const ShareMoments& moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
            kernels::Act act)
-    : count_(count), act_(act), statistics_(at::empty({3, weight.numel()}, weight.options().requires_grad(false))) {
-  const std::vector<double> total = sums.total();
+    : count_(moments.count()),
+      act_(act),
+      statistics_(at::empty({3, weight.numel()}, weight.options().requires_grad(false))) {
   const int64_t channels = weight.numel();
   auto* mean = statistics_.data_ptr<float>();
   for (int64_t c = 0; c < channels; ++c) {
-    const auto i = static_cast<size_t>(c);
-    const double average = total[i] / static_cast<double>(count);
-    const double variance =
-        std::max(total[i + static_cast<size_t>(channels)] / static_cast<double>(count) - average * average, 0.0);
-    mean[c] = static_cast<float>(average);
+    const double variance = moments.variance(c);
+    mean[c] = static_cast<float>(moments.mean(c));
     mean[channels + c] = static_cast<float>(1 / std::sqrt(variance + epsilon));
     mean[2 * channels + c] = static_cast<float>(variance);
   }

@@ -31,6 +31,8 @@ class ShareSums {
   ShareSums(int64_t images, int64_t channels);
   double* first(int64_t share) { return sums_.data() + share * 2 * channels_; }
   double* second(int64_t share) { return first(share) + channels_; }
+  const double* first(int64_t share) const { return sums_.data() + share * 2 * channels_; }
+  const double* second(int64_t share) const { return first(share) + channels_; }
   /// Over all shares.
   std::vector<double> total() const;  // first of every channel, then second
 
@@ -39,13 +41,41 @@ class ShareSums {
   std::vector<double> sums_;
 };
 
+/// Mean and variance of each channel over a batch that comes in parts. Each share counts from its own first row, so that
+/// a mean far from 0 costs no digits; the shares are joined in their order.
+class ShareMoments {
+ public:
+  ShareMoments(int64_t images, int64_t channels);
+  /// One thread at a time for each share.
+  void add(int64_t share, const float* x, int64_t rows);
+  int64_t channels() const { return channels_; }
+  int64_t count() const;
+  double mean(int64_t channel) const;
+  double variance(int64_t channel) const;
+
+ private:
+  struct Share {
+    int64_t rows = 0;
+    std::vector<float> pivot = {};
+  };
+  struct Moments {
+    double count = 0;
+    double mean = 0;
+    double squares = 0;  // of the distances from the mean
+  };
+  Moments joined(int64_t channel) const;
+
+  int64_t channels_;
+  std::vector<Share> shares_;
+  ShareSums sums_;
+};
+
 /// One batch normalisation of a batch, from its sums on.
 class Norm {
  public:
   Norm() = default;
-  /// In forward: from the sums of x and of its squares over `count` numbers a channel.
-  Norm(const ShareSums& sums, int64_t count, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
-       kernels::Act act);
+  /// In forward.
+  Norm(const ShareMoments& moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon, kernels::Act act);
   /// In backward: from what forward returned.
   Norm(const at::Tensor& statistics, int64_t count, const at::Tensor& weight, const at::Tensor& bias, kernels::Act act);
 

@@ -64,13 +64,14 @@ TEST(Rows, SumsAreThoseOfDouble) {
   for_each_case([](const Case& test) {
     if (test.act != Act::none || test.extras) return;
     const auto [rows, channels] = test.shape;
-    const auto x = numbers(rows * channels, 1);
+    const auto x = numbers(rows * channels, 1), pivot = numbers(channels, 2);
     std::vector<double> sum(static_cast<size_t>(channels), 1), squares(sum), expected(sum), expected_squares(sum);
     for (size_t i = 0; i < x.size(); ++i) {
-      expected[i % sum.size()] += x[i];
-      expected_squares[i % sum.size()] += static_cast<double>(x[i]) * x[i];
+      const double distance = static_cast<double>(x[i]) - pivot[i % sum.size()];
+      expected[i % sum.size()] += distance;
+      expected_squares[i % sum.size()] += distance * distance;
     }
-    add_sums(x.data(), test.shape, sum.data(), squares.data());
+    add_sums(x.data(), test.shape, pivot.data(), sum.data(), squares.data());
     expect_near(expected, sum, 1e-5, test.name());
     expect_near(expected_squares, squares, 1e-5, test.name());
   });

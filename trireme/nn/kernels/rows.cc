@@ -22,9 +22,10 @@ namespace {
 
 constexpr int64_t kRowsInFloat = 32;  // summed in float before they go into a double
 
+// NaN stays NaN in both directions, as in libtorch: a maximum with 0 would hide it.
 template <Act kAct>
 HWY_INLINE Vec activated(Vec z) {
-  if constexpr (kAct == Act::relu) return hn::Max(z, hn::Zero(kTag));
+  if constexpr (kAct == Act::relu) return hn::IfThenZeroElse(hn::Lt(z, hn::Zero(kTag)), z);
   if constexpr (kAct == Act::hardswish) {
     const Vec gate = hn::Min(hn::Max(hn::Add(z, hn::Set(kTag, 3.0F)), hn::Zero(kTag)), hn::Set(kTag, 6.0F));
     return hn::Mul(hn::Mul(z, gate), hn::Set(kTag, 1.0F / 6));
@@ -35,11 +36,11 @@ HWY_INLINE Vec activated(Vec z) {
 /// grad * activation'(z)
 template <Act kAct>
 HWY_INLINE Vec passed(Vec grad, Vec z) {
-  if constexpr (kAct == Act::relu) return hn::IfThenElseZero(hn::Gt(z, hn::Zero(kTag)), grad);
+  if constexpr (kAct == Act::relu) return hn::IfThenZeroElse(hn::Le(z, hn::Zero(kTag)), grad);
   if constexpr (kAct == Act::hardswish) {
     const Vec slope = hn::MulAdd(z, hn::Set(kTag, 1.0F / 3), hn::Set(kTag, 0.5F));
     const Vec inside = hn::IfThenElse(hn::Gt(z, hn::Set(kTag, 3.0F)), grad, hn::Mul(grad, slope));
-    return hn::IfThenElseZero(hn::Gt(z, hn::Set(kTag, -3.0F)), inside);
+    return hn::IfThenZeroElse(hn::Le(z, hn::Set(kTag, -3.0F)), inside);
   }
   return grad;
 }
@@ -65,12 +66,12 @@ HWY_INLINE void sum_in_blocks(Rows shape, const std::array<double*, kSums>& tota
   }
 }
 
-void AddSums(const float* x, Rows shape, double* sum, double* squares) {
+void AddSums(const float* x, Rows shape, const float* pivot, double* sum, double* squares) {
   const int64_t channels = shape.channels;
   sum_in_blocks<2>(shape, {sum, squares}, [=](int64_t row, float* sums) HWY_ATTR {
     const float* at = x + row * channels;
     for_each_vector(channels, [=](auto part, int64_t c) HWY_ATTR {
-      const Vec value = part.load(at + c);
+      const Vec value = hn::Sub(part.load(at + c), part.load(pivot + c));
       part.store(hn::Add(part.load(sums + c), value), sums + c);
       float* square = sums + channels + c;
       part.store(hn::MulAdd(value, value, part.load(square)), square);
@@ -285,14 +286,14 @@ float* behind(float* values, int64_t offset) {
 
 }  // namespace
 
-void add_sums(const float* x, Rows shape, double* sum, double* squares) {
+void add_sums(const float* x, Rows shape, const float* pivot, double* sum, double* squares) {
   Widened widened(shape);
   double* sums = widened.zeros<double>(2);
   const Rows wide = widened.wide();
-  HWY_DYNAMIC_DISPATCH(AddSums)(x, wide, sums, sums + wide.channels);
+  HWY_DYNAMIC_DISPATCH(AddSums)(x, wide, widened.repeat(pivot), sums, sums + wide.channels);
   widened.fold(sums, sum);
   widened.fold(sums + wide.channels, squares);
-  HWY_DYNAMIC_DISPATCH(AddSums)(x + widened.behind(), widened.rest(), sum, squares);
+  HWY_DYNAMIC_DISPATCH(AddSums)(x + widened.behind(), widened.rest(), pivot, sum, squares);
 }
 
 void normalise(const float* x, Rows shape, const Normalise& how, float* y) {

@@ -27,8 +27,9 @@ struct Affine {
   Act act = Act::none;
 };
 
-/// Adds each channel's sum and sum of squares.
-void add_sums(const float* x, Rows shape, double* sum, double* squares);
+/// Adds each channel's sum of x - pivot and of its square. A pivot near the mean keeps the digits of a variance that is
+/// small beside it.
+void add_sums(const float* x, Rows shape, const float* pivot, double* sum, double* squares);
 
 /// y = activation(x * scale + shift + residual) * gate. `residual` has x's shape, `gate` one number a channel; each may
 /// be null. y may be x. With `stream` y goes past the caches: for tensors that nobody reads soon.
