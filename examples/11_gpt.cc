@@ -67,20 +67,18 @@ int main(int argc, char** argv) try {
   data::Loader loader(text, {.batch_size = 16, .shuffle = true, .drop_last = true}, mesh["data"], world.device());
 
   torch::manual_seed(1);  // the same weights, split in any way
-  std::vector<PipelineLayer> layers;
-  for (const models::GptLayer& layer : models::gpt_layers({.vocabulary = text.vocabulary(),
-                                       .context = kContext,
-                                       .width = 64,
-                                       .heads = 4,
-                                       .layers = 2,
-                                       .dropout = 0,
-                                       .sequence_parallel = true},
-                                                          mesh["model"]))
-    layers.emplace_back(layer.name, layer.make, LayerOptions{.tied = layer.tied});
+  const std::vector<models::NetworkLayer> layers = models::gpt_layers({.vocabulary = text.vocabulary(),
+                                                                       .context = kContext,
+                                                                       .width = 64,
+                                                                       .heads = 4,
+                                                                       .layers = 2,
+                                                                       .dropout = 0,
+                                                                       .sequence_parallel = true},
+                                                                      mesh["model"]);
   const auto loss_of = [&](const torch::Tensor& logits, const torch::Tensor& targets) {
     return nn::parallel_cross_entropy(logits, targets, mesh["model"]);
   };
-  Pipeline pipe(layers, mesh["pipe"],
+  Pipeline pipe({layers.begin(), layers.end()}, mesh["pipe"],
                 {.micro_batches = kMicroBatches, .loss = loss_of, .device = world.device(), .data = mesh["data"]});
   optim::AdamW adam(pipe.parameters(), {.lr = 3e-3});
 

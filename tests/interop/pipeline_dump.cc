@@ -26,7 +26,7 @@ Schedule schedule_of(const std::string& name) {
 
 std::vector<PipelineLayer> double_layers(const Group& model) {
   std::vector<PipelineLayer> layers;
-  for (const models::GptLayer& layer :
+  for (const models::NetworkLayer& layer :
        models::gpt_layers({.vocabulary = 32, .context = 16, .width = 32, .heads = 4, .layers = 2, .dropout = 0}, model))
     layers.emplace_back(
         layer.name,

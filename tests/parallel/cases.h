@@ -28,6 +28,8 @@ std::vector<Case> tensor_cases();
 std::vector<Case> pipeline_cases();
 std::vector<Case> gpt_cases();
 std::vector<Case> random_cases();
+/// Takes long, so it is run by name.
+std::vector<Case> resnet_cases();
 /// These end the world or a process of it, so each is run alone.
 std::vector<Case> last_cases();
 /// These need a world of their own.

@@ -268,7 +268,7 @@ void gpt_as_layers(const World& world) {
     torch::manual_seed(3);
     models::Gpt net = models::gpt(small(sequence_parallel), world);
     torch::manual_seed(3);
-    const std::vector<models::GptLayer> layers = models::gpt_layers(small(sequence_parallel), world);
+    const std::vector<models::NetworkLayer> layers = models::gpt_layers(small(sequence_parallel), world);
     require(layers.size() == 4 && layers[0].name == "embedding" && layers[2].name == "block1" &&
                 layers[3].name == "head" && layers[3].tied.at("tokens.weight") == "embedding.tokens.weight",
             "names of the layers");
@@ -283,7 +283,7 @@ void gpt_as_layers(const World& world) {
         require(item.value().equal(parameters[name]), name + ": other weights");
       }
     }
-    for (const models::GptLayer& layer : layers) x = layer.make()->forward(x);
+    for (const models::NetworkLayer& layer : layers) x = layer.make()->forward(x);
     require_near(x, expected, 1e-6, "the layers in a row");
   }
 }
@@ -305,7 +305,10 @@ void gpt_generates(const World& world) {
       adam.step();
     }
     // Beyond the context, from a prompt that the ranks do not divide.
+    net->blocks[0]->eval();  // frozen, say
     const torch::Tensor said = net->generate(all.slice(1, 0, 3), 18, 0);
+    require(!net->blocks[0]->is_training() && net->blocks[1]->is_training(), "generate() changes the mode of a layer");
+    net->train();
     require(said.equal(all.slice(1, 0, 21)), "it says " + c10::str(said.cpu()));
     require(net->is_training(), "generate() leaves the mode as it was");
     const torch::Tensor drawn = net->generate(all.slice(1, 0, 3), 8, 5.0);
@@ -368,7 +371,7 @@ void gpt_bad_input(const World& world) {
 std::vector<PipelineLayer> gpt_pipeline(const Mesh& mesh) {
   torch::manual_seed(11);
   std::vector<PipelineLayer> layers;
-  for (const models::GptLayer& layer : models::gpt_layers(small(mesh.size("model") > 1), mesh["model"]))
+  for (const models::NetworkLayer& layer : models::gpt_layers(small(mesh.size("model") > 1), mesh["model"]))
     layers.emplace_back(
         layer.name,
         [make = layer.make] {
@@ -380,7 +383,57 @@ std::vector<PipelineLayer> gpt_pipeline(const Mesh& mesh) {
   return layers;
 }
 
-// All three axes at once, against the layouts of gpt_layouts, which are those of one process.
+struct GptPipeline {
+  int stages = 1;
+  int parts = 1;  // of the layers
+  Schedule schedule = Schedule::one_f_one_b;
+  std::optional<Shard> shard = {};  // over the data axis
+  std::string text() const {
+    return fmt::format("pipe {}, model {}, schedule {}, shard {}", stages, parts, static_cast<int>(schedule),
+                       shard ? static_cast<int>(*shard) + 1 : 0);
+  }
+};
+
+std::vector<GptPipeline> gpt_pipeline_layouts(const World& world, int parts) {
+  std::vector<GptPipeline> all;
+  for (const int stages : {1, 2, 4}) {
+    if (world.size() % (stages * parts) != 0) continue;
+    for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble})
+      all.push_back({stages, parts, schedule});
+    // The ends are tied: split, they must be on different ranks.
+    if (stages > 1 && world.size() > stages * parts)
+      for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::parameters})
+        all.push_back({stages, parts, Schedule::one_f_one_b, shard});
+  }
+  return all;
+}
+
+void train_like(const std::map<std::string, torch::Tensor>& expected, const World& world, const GptPipeline& layout) {
+  Mesh mesh(world, {{"pipe", layout.stages}, {"data", -1}, {"model", layout.parts}});
+  const auto loss_of = [&](const torch::Tensor& logits, const torch::Tensor& targets) {
+    return nn::parallel_cross_entropy(logits, targets, mesh["model"]);
+  };
+  PipelineOptions options{.micro_batches = static_cast<int>(kBatch) / world.size(),
+                          .schedule = layout.schedule,
+                          .loss = loss_of,
+                          .device = world.device(),
+                          .data = mesh["data"]};
+  if (layout.shard) options.shard = ShardedOptions{.shard = *layout.shard};
+  Pipeline pipe(gpt_pipeline(mesh), mesh["pipe"], options);
+  torch::optim::Adam adam(pipe.parameters(), 0.01);
+  for (int i = 0; i < 5; ++i) {
+    const Text all = text(world, 100 + i);
+    pipe.train_batch(share(all.x, mesh["data"]), share(all.y, mesh["data"]), adam, {.clip_norm = 0.5});
+  }
+  for (const auto& item : pipe->named_parameters()) {
+    const auto how = optim::split_of(item.value());
+    const std::shared_ptr<void> held = how ? how->hold() : nullptr;
+    const torch::Tensor got = how ? how->whole(item.value()) : item.value();
+    require_near(got.cpu(), expected.at(item.key()).cpu(), 1e-8, fmt::format("{} of {}", item.key(), layout.text()));
+  }
+}
+
+// All axes at once, against the layouts of gpt_layouts, which are those of one process.
 void gpt_pipelines(const World& world) {
   for (const int parts : {1, 2}) {
     if (world.size() % parts != 0) continue;
@@ -390,32 +443,7 @@ void gpt_pipelines(const World& world) {
     std::map<std::string, torch::Tensor> by_name;
     for (const auto& item : expected.net->named_parameters()) by_name[item.key()] = values[by_name.size()];
     by_name["head.tokens.weight"] = by_name.at("embedding.tokens.weight");
-    for (const int stages : {1, 2, 4})
-      for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
-        if (world.size() % (stages * parts) != 0) continue;
-        Mesh mesh(world, {{"pipe", stages}, {"data", -1}, {"model", parts}});
-        const auto loss_of = [&](const torch::Tensor& logits, const torch::Tensor& targets) {
-          return nn::parallel_cross_entropy(logits, targets, mesh["model"]);
-        };
-        Pipeline pipe(gpt_pipeline(mesh), mesh["pipe"],
-                      {.micro_batches = static_cast<int>(kBatch) / world.size(),
-                       .schedule = schedule,
-                       .loss = loss_of,
-                       .device = world.device(),
-                       .data = mesh["data"]});
-        torch::optim::Adam adam(pipe.parameters(), 0.01);
-        for (int i = 0; i < 5; ++i) {
-          const Text all = text(world, 100 + i);
-          pipe.train_batch(share(all.x, mesh["data"]), share(all.y, mesh["data"]), adam, {.clip_norm = 0.5});
-        }
-        for (const auto& item : pipe->named_parameters()) {
-          const auto how = optim::split_of(item.value());
-          const torch::Tensor got = how ? how->whole(item.value()) : item.value();
-          require_near(
-              got.cpu(), by_name.at(item.key()).cpu(), 1e-8,
-              fmt::format("{} of pipe {}, model {}, {}", item.key(), stages, parts, static_cast<int>(schedule)));
-        }
-      }
+    for (const GptPipeline& layout : gpt_pipeline_layouts(world, parts)) train_like(by_name, world, layout);
   }
 }
 

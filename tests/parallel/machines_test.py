@@ -5,6 +5,8 @@ from parallel_test import CASES, PROGRAM, SECONDS, RanksCase
 
 from examples_test import comparable, here, shown
 
+SPLIT = ("gpt_", "pipeline_", "sharded_", "tensor_")  # models that are split over the ranks
+
 
 class Machines(MachineCase, RanksCase):
     env = {"PADDLE_PG_TIMEOUT": "60000", "OMP_NUM_THREADS": "1"}
@@ -22,13 +24,18 @@ class Machines(MachineCase, RanksCase):
         self.assertEqual(first.out.splitlines(), output, first)
         self.assertEqual(second.out, "", second)
 
-    def test_hierarchical(self):
-        slow = ("gpt_checkpoints", "gpt_layouts", "pipeline_checkpoint", "pipeline_schedules", "resnet50_buckets",
-                "sharded_equality", "tensor_layouts")
-        cases = [name for name in CASES if name not in slow]
+    def check_hierarchical(self, cases):
         first, second = self.run_everywhere(2, cases)
         self.assert_all_ok(first, cases), self.assert_ends(second, 0)
         self.assert_says(first, "4 ranks, backend hierarchical")
+
+    def test_hierarchical(self):
+        self.check_hierarchical([name for name in CASES if not name.startswith(SPLIT) and name != "resnet50_buckets"])
+
+    def test_split_models(self):
+        slow = ("gpt_checkpoints", "gpt_layouts", "pipeline_checkpoint", "pipeline_schedules", "sharded_equality",
+                "tensor_layouts")
+        self.check_hierarchical([name for name in CASES if name.startswith(SPLIT) and name not in slow])
 
     def test_gloo(self):
         cases = ["plain_libtorch_program", "equality", "used_then_unused", "join", "batch_norm_training"]

@@ -89,7 +89,8 @@ int run_all(int count, char** names) {
   const std::vector<Case> usual = joined(
       {training_cases(), uneven_cases(), graph_cases(), hook_cases(), batch_norm_cases(), change_cases(),
        sharded_cases(), sharded_precision_cases(), tensor_cases(), pipeline_cases(), gpt_cases(), random_cases()});
-  const std::vector<Case> known = joined({usual, last_cases(), sharded_alone_cases(), sharded_file_cases()});
+  const std::vector<Case> known =
+      joined({usual, last_cases(), resnet_cases(), sharded_alone_cases(), sharded_file_cases()});
   const World world = init_parallel_env();
   if (count == 0)
     for (const Case& one : usual) run(one, world);

@@ -16,7 +16,7 @@ CASES = sum(
     (
         re.findall(r'\{"(\w+)", \1\}', path.read_text().split("sharded_file_cases()")[0])
         for path in Path(__file__).parent.glob("*_cases.cc")
-        if path.name not in ("last_cases.cc", "sharded_alone_cases.cc")
+        if path.name not in ("last_cases.cc", "resnet_cases.cc", "sharded_alone_cases.cc")
     ),
     [],
 )
@@ -31,8 +31,10 @@ BREAK_A_GROUP = {
     "parameters_not_finite",
     "parameters_that_differ",
     "parameters_that_differ_early",
+    "pipeline_failing_backward",
     "pipeline_failing_layer",
     "sharded_changed_model",
+    "sharded_frozen_on_one_rank",
     "sharded_loaded_behind_its_back",
     "sharded_not_cleared",
     "sharded_other_layers",
@@ -77,6 +79,18 @@ class Shm(RanksCase):
     @staticmethod
     def without(*names):
         return [name for name in CASES if name not in names]
+
+
+class Layouts(RanksCase):
+    """On more ranks than this machine has processors: every axis has two of them at least."""
+
+    def test_eight(self):
+        cases = ["gpt_pipelines", "pipeline_sharded", "resnet_layouts"]
+        self.assert_all_ok(self.run_ranks(8, *cases), cases)
+
+    def test_resnet(self):
+        for ranks in (1, 2, 4):
+            self.assert_all_ok(self.run_ranks(ranks, "resnet_layouts"), ["resnet_layouts"])
 
 
 class Sharded(RanksCase):

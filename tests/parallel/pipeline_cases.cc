@@ -188,8 +188,9 @@ struct PipelineLayout {
   int degree = 1;  // of the pipe axis; the rest is data
   PipelineOptions options = {};
   std::string text() const {
-    return fmt::format("pipe {}, schedule {}, chunks {}, micro-batches {}", degree, static_cast<int>(options.schedule),
-                       options.chunks, options.micro_batches);
+    return fmt::format("pipe {}, schedule {}, chunks {}, micro-batches {}, shard {}", degree,
+                       static_cast<int>(options.schedule), options.chunks, options.micro_batches,
+                       options.shard ? static_cast<int>(options.shard->shard) + 1 : 0);
   }
 };
 
@@ -278,6 +279,68 @@ void pipeline_several_tensors(const World& world) {
 }
 void pipeline_tied(const World& world) {
   trains_like_one_process(world, word_net(), layouts(world, {3}, 2));
+}
+
+// The layers of each stage split over the data axis, on the three levels.
+std::vector<PipelineLayout> sharded(const std::vector<PipelineLayout>& all) {
+  std::vector<PipelineLayout> result;
+  for (PipelineLayout layout : all)
+    for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::parameters}) {
+      layout.options.shard = ShardedOptions{.shard = shard, .unit_size = 1};
+      result.push_back(layout);
+    }
+  return result;
+}
+
+// Ends that are tied; each is on a rank of its own in a pipeline of at least two.
+PipelineNet tied_ends() {
+  std::vector<PipelineLayer> layers = tied_words();
+  std::erase_if(layers, [](const PipelineLayer& layer) { return layer.name() == "middle" || layer.name() == "back"; });
+  return {layers, word_data, word_loss};
+}
+
+void pipeline_sharded(const World& world) {
+  trains_like_one_process(world, mlp_net(), sharded(layouts(world, {3}, 2)));
+  std::vector<PipelineLayout> apart = sharded(layouts(world, {3}, 1));
+  std::erase_if(apart, [](const PipelineLayout& layout) { return layout.degree == 1; });
+  trains_like_one_process(world, tied_ends(), apart);
+  if (world.size() < 2) return;
+  require_error(
+      [&] {
+        PipelineTraining(world, tied_ends(), {1, {.shard = ShardedOptions{}}});
+      },
+      "UsageError", {"2 tied parameters (embed.weight, head.weight) lie on 1 pipe rank", ".shard", ".begins"});
+}
+
+// Two batches a step under no_sync(), clipped.
+void pipeline_sharded_clipping(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  const PipelineNet net = tied_ends();
+  OneProcess expected(net, world, 0.01);
+  expected.run(0, 4);
+  for (const PipelineLayout& layout : sharded(layouts(world, {2}, 1))) {
+    if (layout.degree == 1) continue;
+    PipelineTraining training(world, net, layout);
+    for (int i = 0; i < 4; ++i) {
+      const auto [x, y] = training.batch(i);
+      {
+        const NoSync local = training.pipe.no_sync();
+        training.pipe.accumulate(x, y, {.share = 0.5});
+      }
+      training.pipe.accumulate(x, y, {.share = 0.5});
+      const double norm = optim::clip_grad_norm(training.pipe.parameters(), 0.01).item<double>();
+      training.adam.step();
+      training.adam.zero_grad();
+      if (i == 3)
+        require(std::abs(norm - expected.norm) < 1e-8 * expected.norm,
+                fmt::format("{}: norm {} instead of {}", layout.text(), norm, expected.norm));
+    }
+    training.require_like(expected, layout.text());
+    const auto [x, y] = training.batch(4);
+    const auto [all_x, all_y] = net.data(4);
+    require_same_losses({training.pipe.eval_batch(x, y).item<double>()}, {expected.loss(all_x, all_y).item<double>()},
+                        layout.text());
+  }
 }
 
 void pipeline_recompute(const World& world) {
@@ -492,6 +555,21 @@ void pipeline_cuts(const World& world) {
     if (!options.begins.empty() && world.rank() > 0)
       require(pipe.describe().find(fmt::format("tanh{}", world.rank())) != std::string::npos, pipe.describe());
   }
+  // Layers that begin in place are measured, on copies of the sample.
+  std::vector<PipelineLayer> in_place = mlp();
+  in_place.insert(in_place.begin(), {"relu", [] { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); }});
+  const torch::Tensor sample = x.clone();
+  Pipeline measured(
+      in_place, world,
+      {.loss = square_error, .cut = Cut::time, .sample = world.rank() == 0 ? BatchTensors(sample) : BatchTensors()});
+  require(sample.equal(x), "the sample has changed");
+  // Every pipe of a data axis is cut alike, though their clocks differ.
+  if (world.size() % 2 == 0) {
+    const Mesh mesh(world, {{"pipe", -1}, {"data", 2}});
+    Pipeline pipe(mlp(), mesh["pipe"], {.loss = square_error, .cut = Cut::time, .sample = x, .data = mesh["data"]});
+    const std::vector<std::string> all = all_gather_object(pipe.describe(), mesh["data"]);
+    require(all[0] == all[1], all[0] + " and " + all[1]);
+  }
   std::vector<PipelineLayer> heavy{linear("a", 6, 500), linear("b", 500, 6), linear("c", 6, 6), linear("d", 6, 3)};
   if (world.size() != 2) return;
   Pipeline pipe(heavy, world, {.loss = square_error, .cut = Cut::parameters});
@@ -549,7 +627,13 @@ void pipeline_checkpoint(const World& world) {
   for (const PipelineNet& net : {mlp_net(), word_net()}) {
     OneProcess expected(net, world);
     expected.run(0, 6);
-    const std::vector<PipelineLayout> all = layouts(world, {3}, 2);
+    std::vector<PipelineLayout> all = layouts(world, {3}, 2);
+    if (net.layers[0].name() == "in") {  // nothing is tied
+      const std::vector<PipelineLayout> more =
+          sharded({{1, {.micro_batches = 3}}, {degrees_of(world).back(), {.micro_batches = 3}}});
+      all.insert(all.begin() + 1, more.begin(), more.end());
+      all.push_back(more.back());
+    }
     for (const PipelineLayout& layout : all) {
       PipelineTraining first(world, net, layout);
       first.run(0, 3);
@@ -582,6 +666,42 @@ void pipeline_checkpoint(const World& world) {
       barrier(world);
     }
   }
+}
+
+// Groups with options of their own, of which a stage has some or all: they follow the parameters into any layout.
+void pipeline_checkpoint_of_groups(const World& world) {
+  const std::string folder = broadcast_object(fmt::format("pipeline_groups.{}", getpid()), 0, world);
+  const auto sgd_of = [](const Pipeline& pipe, double bias_rate) {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    for (const bool biases : {false, true}) {
+      Tensors parameters;
+      for (const auto& item : pipe.named_parameters())
+        if ((item.key().ends_with("bias") && item.key() != "out.bias") == biases) parameters.push_back(item.value());
+      if (parameters.empty()) continue;
+      auto options = std::make_unique<torch::optim::SGDOptions>(biases ? bias_rate : 0.1);
+      options->momentum(biases ? 0.5 : 0.9);
+      groups.emplace_back(parameters, std::move(options));
+    }
+    return torch::optim::SGD(groups, torch::optim::SGDOptions(0.7));
+  };
+  const auto [x, y] = plain_data(1);
+  Pipeline first(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  torch::optim::SGD sgd = sgd_of(first, 0.01);
+  first.train_batch(x, y, sgd);
+  { Checkpoint(folder, world).save({.model = first, .optimizer = sgd}, {.step = 1}); }
+  const Group alone = world.new_group({world.rank()});
+  for (const Group& group : {static_cast<const Group&>(world), static_cast<const Group&>(alone)}) {
+    Pipeline second(mlp(), group, {.micro_batches = 2, .loss = square_error, .seed = 5});
+    torch::optim::SGD restored = sgd_of(second, 0.5);
+    Checkpoint(folder, world).restore({.model = second, .optimizer = restored});
+    for (const auto& group_of : restored.param_groups()) {
+      const auto& options = static_cast<const torch::optim::SGDOptions&>(group_of.options());
+      const bool biases = options.momentum() == 0.5;
+      require(options.lr() == (biases ? 0.01 : 0.1), fmt::format("a rate of {}", options.lr()));
+    }
+  }
+  barrier(world);
+  if (world.rank() == 0) std::filesystem::remove_all(folder);
 }
 
 // The file has the names of one process, which needs no pipeline to read it.
@@ -680,8 +800,13 @@ void pipeline_bad_batches(const World& world) {
   const Tensors all = pipe.parameters();
   torch::optim::SGD partial(world.rank() == world.size() - 1 ? Tensors(all.begin(), all.end() - 1) : all, 0.1);
   refused([&] { pipe.train_batch(x, y, partial); }, {"lacks 1", fmt::format("pipe {}", world.size() - 1)});
-  if (world.size() > 1)
+  if (world.size() > 1) {
     refused([&] { world.rank() == 0 ? pipe.eval_batch(x, y) : pipe.train_batch(x, y, sgd); }, {"another function"});
+    refused([&] { pipe.train_batch(x, y, sgd, {.clip_norm = world.rank() == 0 ? 1.0 : 0.5}); },
+            {"clip_norm is 1 on pipe 0", "0.5 on pipe 1"});
+    optim::GradScaler scaler({.init_scale = world.rank() == 0 ? 1024.0 : 512.0});
+    refused([&] { pipe.train_batch(x, y, sgd, {.scaler = &scaler}); }, {"the scale of the loss is 1024", "512"});
+  }
   {
     const NoSync local = pipe.no_sync();
     refused([&] { pipe.train_batch(x, y, sgd); }, {"no_sync()", "accumulate()"});
@@ -728,12 +853,39 @@ void pipeline_failing_layer(const World& world) {
       {fmt::format("pipe stage {} of {}", world.rank(), world.size()), "a layer that does not like three rows"});
 }
 
+// The first rank fails in its last backward, when the last rank may be past its own and wait for the tied gradients.
+struct FailsBackward : torch::nn::Module {
+  explicit FailsBackward(int batches) : left(batches) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    torch::Tensor y = x * 1;
+    y.register_hook([this](const torch::Tensor&) {
+      if (--left == 0) throw UsageError("a gradient that is not liked");
+    });
+    return y;
+  }
+  int left;
+};
+void pipeline_failing_backward(const World& world) {
+  if (world.size() < 2) return;
+  constexpr int kBatches = 4;
+  std::vector<PipelineLayer> layers = tied_ends().layers;
+  layers.insert(layers.begin() + 1, {"failing", [=] { return std::make_shared<FailsBackward>(kBatches); }});
+  Pipeline pipe(layers, world, {.micro_batches = kBatches, .loss = word_loss});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const auto [x, y] = word_data(1);
+  const bool guilty = pipe.describe().find("layers embed") != std::string::npos;
+  require_error([&] { pipe.train_batch(x, y, sgd); }, guilty ? "UsageError" : "PeerError",
+                {"a gradient that is not liked"});
+}
+
 }  // namespace
 
 std::vector<Case> pipeline_cases() {
   return {{"pipeline_schedules", pipeline_schedules},
           {"pipeline_several_tensors", pipeline_several_tensors},
           {"pipeline_tied", pipeline_tied},
+          {"pipeline_sharded", pipeline_sharded},
+          {"pipeline_sharded_clipping", pipeline_sharded_clipping},
           {"pipeline_recompute", pipeline_recompute},
           {"pipeline_in_place", pipeline_in_place},
           {"pipeline_autocast", pipeline_autocast},
@@ -746,11 +898,13 @@ std::vector<Case> pipeline_cases() {
           {"pipeline_cuts", pipeline_cuts},
           {"pipeline_of_split_layers", pipeline_of_split_layers},
           {"pipeline_checkpoint", pipeline_checkpoint},
+          {"pipeline_checkpoint_of_groups", pipeline_checkpoint_of_groups},
           {"pipeline_checkpoint_of_one_process", pipeline_checkpoint_of_one_process},
           {"pipeline_bad_options", pipeline_bad_options},
           {"pipeline_undeclared_sharing", pipeline_undeclared_sharing},
           {"pipeline_bad_batches", pipeline_bad_batches},
           {"pipeline_parted_ties", pipeline_parted_ties},
+          {"pipeline_failing_backward", pipeline_failing_backward},
           {"pipeline_failing_layer", pipeline_failing_layer}};
 }
 

@@ -49,12 +49,13 @@ int64_t promised_bytes(Shard shard, int64_t parameters, int64_t ranks, int64_t u
 }
 
 void sharded_peak(const World& world) {
-  const GptShape shape{.width = 256, .layers = 14, .heads = 4, .words = 256, .length = 16};
+  constexpr int kUnit = 4;  // MB: the largest parameter
+  const GptShape shape{.width = 512, .layers = 16, .heads = 4, .words = 256, .length = 16};  // 50 million parameters
   AllocationCounter& counter = count_allocations();
   for (const Shard shard : kShards) {
     int64_t before = counter.bytes(), promised = 0;
-    train_stack(world, shape, {.shard = shard, .unit_size = 1}, 4, [&](int64_t parameters) {
-      promised = promised_bytes(shard, parameters, world.size(), 1 << 20);
+    train_stack(world, shape, {.shard = shard, .unit_size = kUnit}, 3, [&](int64_t parameters) {
+      promised = promised_bytes(shard, parameters, world.size(), kUnit << 20);
       counter.start_peak();
     });
     const int64_t peak = counter.peak() - before;

@@ -311,32 +311,122 @@ void sharded_step_refuses(const World& world) {
                 {"level O2", "give ShardedDataParallel a param_dtype"});
 }
 
+// Clipping changes the gradients, and is no use of them.
 void sharded_wrong_optimizer(const World& world) {
-  for (const Shard shard : kShards) {
-    auto net = seeded<Detour>();
-    ShardedDataParallel model(net, world, {.shard = shard});
-    torch::optim::SGD wrong(model->parameters(), 0.1);
-    const auto step = [&] {
-      model(input(world, {4, 8}, 1)).sum().backward();
-      wrong.step();
-      wrong.zero_grad();
-    };
-    step();
-    require_error(step, "UsageError", {"used by no optimizer", "model.parameters(), not from model->parameters()"});
-  }
+  for (const Shard shard : kShards)
+    for (const bool clips : {false, true}) {
+      auto net = seeded<Detour>();
+      ShardedDataParallel model(net, world, {.shard = shard});
+      torch::optim::SGD wrong(model->parameters(), 0.1);
+      const auto step = [&] {
+        model(input(world, {4, 8}, 1)).sum().backward();
+        if (clips) optim::clip_grad_norm(model.parameters(), 0.1);
+        wrong.step();
+        wrong.zero_grad();
+      };
+      step();
+      require_error(step, "UsageError",
+                    {"used by no optimizer", "parameter first.", "model.parameters(), not from model->parameters()"});
+    }
 }
 
 void sharded_not_cleared(const World& world) {
+  for (const bool clips : {false, true}) {
+    auto net = seeded<Detour>();
+    ShardedDataParallel model(net, world);
+    torch::optim::SGD sgd(model.parameters(), 0.1);
+    const auto step = [&] {
+      model->zero_grad();
+      model(input(world, {4, 8}, 1)).sum().backward();
+      if (clips) optim::clip_grad_norm(model.parameters(), 0.1);
+      sgd.step();
+    };
+    step();
+    require_error(step, "UsageError", {"were not cleared", "parameter first.", "zero_grad() of the optimizer"});
+  }
+}
+
+// A gradient of 0 is as good as none.
+void sharded_cleared_by_zeros(const World& world) {
   auto net = seeded<Detour>();
   ShardedDataParallel model(net, world);
   torch::optim::SGD sgd(model.parameters(), 0.1);
-  const auto step = [&] {
-    model->zero_grad();
-    model(input(world, {4, 8}, 1)).sum().backward();
+  for (int i = 0; i < 3; ++i) {
+    model(input(world, {4, 8}, i)).sum().backward();
     sgd.step();
-  };
-  step();
-  require_error(step, "UsageError", {"were not cleared", "zero_grad() of the optimizer"});
+    sgd.zero_grad(/*set_to_none=*/false);
+  }
+}
+
+void sharded_dropped_gradients(const World& world) {
+  for (const Shard shard : kShards) {
+    auto net = seeded<Detour>(), other = seeded<Detour>();
+    ShardedDataParallel model(net, world, {.shard = shard}), undisturbed(other, world, {.shard = shard});
+    {
+      const NoSync local = model.no_sync();
+      model(input(world, {4, 8}, 7)).sum().backward();
+    }
+    model.zero_grad();
+    model(input(world, {4, 8}, 1)).sum().backward();
+    undisturbed(input(world, {4, 8}, 1)).sum().backward();
+    const Tensors got = model.parameters(), expected = undisturbed.parameters();
+    for (size_t i = 0; i < got.size(); ++i)
+      require(got[i].grad().equal(expected[i].grad()), "a gradient that was dropped has come back");
+  }
+}
+
+void sharded_different_settings(const World& world) {
+  torch::nn::Linear embed(8, 8), head(8, 8);
+  head->weight.set_data(embed->weight.data());
+  torch::nn::Sequential tied(embed, head);
+  require_error([&] { ShardedDataParallel(tied, world); }, "UsageError", {"0.weight and 1.weight", "share memory"});
+  if (world.size() == 1) return;
+  const int other = world.rank() == 1 ? 1 : 0;
+  require_error([&] { ShardedDataParallel(seeded<Detour>(), world, {.unit_size = 25 + other}); }, "UsageError",
+                {"rank 0 has", "unit_size = 25", "rank 1 has", "unit_size = 26"});
+  require_error(
+      [&] { ShardedDataParallel(seeded<Detour>(), world, {.param_dtype = other ? torch::kHalf : torch::kBFloat16}); },
+      "UsageError", {"BFloat16", "Half"});
+  require_error([&] { DataParallel(seeded<Detour>(), world, {.find_unused_parameters = other == 1}); }, "UsageError",
+                {"DataParallel: rank 0 has", "find_unused_parameters = false", "find_unused_parameters = true"});
+  require_error(
+      [&] {
+        Mesh(world, {{"a", other ? 1 : -1}, {"b", other ? -1 : 1}});
+      },
+      "UsageError", {"Mesh: rank 0 has axes", "rank 1 has axes"});
+  auto image = std::make_shared<torch::nn::Conv2dImpl>(torch::nn::Conv2dOptions(3, 4, 3));
+  if (other) image->weight.set_data(image->weight.contiguous(torch::MemoryFormat::ChannelsLast));
+  require_error([&] { ShardedDataParallel(image, world); }, "UsageError",
+                {"ShardedDataParallel: the ranks have different models", "with strides"});
+}
+
+void sharded_frozen_on_one_rank(const World& world) {
+  if (world.size() == 1) return;
+  for (const Shard shard : kShards) {
+    auto net = seeded<Detour>();
+    ShardedDataParallel model(net, world, {.shard = shard});
+    model(input(world, {4, 8}, 1)).sum().backward();
+    model.zero_grad();
+    if (world.rank() == 0) net->first->weight.requires_grad_(false);
+    const torch::Tensor loss = model(input(world, {4, 8}, 1)).sum();
+    require_error([&] { loss.backward(); }, "UsageError", {"is not like this rank's any more", "requires_grad"});
+  }
+}
+
+// Each rank's part of what was written counts, wherever it is used next.
+void sharded_different_writes(const World& world) {
+  for (const Shard shard : kShards) {
+    auto net = seeded<Detour>();
+    ShardedDataParallel model(net, world, {.shard = shard});
+    {
+      const auto whole = model.gathered();
+      const torch::NoGradGuard no_grad;
+      net->first->weight.fill_(world.rank());
+    }
+    require_equal_everywhere(model(input(world, {4, 8}, 1)).detach(), "outputs after different writes");
+    const auto whole = model.gathered();
+    require_equal_everywhere(net->first->weight.detach().clone(), "weights after different writes");
+  }
 }
 
 void sharded_torch_clipping(const World& world) {
@@ -440,6 +530,11 @@ std::vector<Case> sharded_cases() {
           {"sharded_step_refuses", sharded_step_refuses},
           {"sharded_wrong_optimizer", sharded_wrong_optimizer},
           {"sharded_not_cleared", sharded_not_cleared},
+          {"sharded_cleared_by_zeros", sharded_cleared_by_zeros},
+          {"sharded_dropped_gradients", sharded_dropped_gradients},
+          {"sharded_different_settings", sharded_different_settings},
+          {"sharded_frozen_on_one_rank", sharded_frozen_on_one_rank},
+          {"sharded_different_writes", sharded_different_writes},
           {"sharded_torch_clipping", sharded_torch_clipping},
           {"sharded_clipping_by_the_module", sharded_clipping_by_the_module},
           {"sharded_step_before_backward", sharded_step_before_backward},

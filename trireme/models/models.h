@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "trireme/models/classifier.h"
+#include "trireme/models/network_layer.h"
 
 namespace trireme::models {
 
@@ -33,6 +34,8 @@ ClassifierPtr resnet18(const ModelOptions& options = {});
 ClassifierPtr resnet34(const ModelOptions& options = {});
 ClassifierPtr resnet50(const ModelOptions& options = {});
 ClassifierPtr resnet101(const ModelOptions& options = {});
+/// The same of 18, 34, 50 or 101 layers as a list, for a Pipeline: conv1, bn1, layer1 to layer4, fc.
+std::vector<NetworkLayer> resnet_layers(int layers, const ModelOptions& options = {});
 /// The same in PaddleClas' layout: 18, 34, 50 or 101 layers.
 ClassifierPtr clas_resnet(int layers, const ModelOptions& options = {});
 /// He et al. 2018, variant D: three 3x3 convolutions first, and pooling on the shortcuts. PaddleClas' layout.

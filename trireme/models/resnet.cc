@@ -3,8 +3,11 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <functional>
+#include <utility>
 #include <vector>
 
+#include "trireme/core/error.h"
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
 #include "trireme/nn/init.h"
@@ -117,6 +120,65 @@ class ResNet : public Classifier {
   torch::nn::Linear fc_{nullptr};
 };
 
+// A module under a layer's name: its parameters and buffers are the layer's own, "conv1.weight". `around` calls it.
+template <typename Held>
+class NamedLayer : public nn::TensorModule {
+ public:
+  using Around = std::function<torch::Tensor(Held&, const torch::Tensor&)>;
+  NamedLayer(Held module, Around around) : module_(std::move(module)), around_(std::move(around)) {
+    nn::kaiming_convs(*module_, nn::Fan::out);
+    for (const auto& item : module_->named_parameters(/*recurse=*/false)) register_parameter(item.key(), item.value());
+    for (const auto& item : module_->named_buffers(/*recurse=*/false)) register_buffer(item.key(), item.value());
+    for (const auto& item : module_->named_children()) register_module(item.key(), item.value());
+  }
+  torch::Tensor forward(const torch::Tensor& x) override { return around_(module_, x); }
+  void train(bool on = true) override {
+    nn::TensorModule::train(on);
+    module_->train(on);
+  }
+
+ private:
+  Held module_;
+  Around around_;
+};
+
+template <typename Make, typename Around>
+NetworkLayer layer(const std::string& name, const Make& make, const Around& around) {
+  using Held = decltype(make());
+  return {name, [=] { return std::make_shared<NamedLayer<Held>>(make(), around); }};
+}
+
+std::vector<NetworkLayer> layers_of(const Row& row, const ModelOptions& options) {
+  const Settings settings = settle(row.name, options);
+  const nn::ConvBnActOptions first = stem(settings);
+  const auto plain = [](auto& module, const torch::Tensor& x) { return module->forward(x); };
+  std::vector<NetworkLayer> layers;
+  layers.push_back(layer(
+      "conv1",
+      [=] {
+        return torch::nn::Conv2d(torch::nn::Conv2dOptions(first.in, first.out, first.kernel)
+                                     .stride(first.stride)
+                                     .padding(first.kernel / 2)
+                                     .bias(false));
+      },
+      plain));
+  layers.push_back(layer(
+      "bn1", [=] { return torch::nn::BatchNorm2d(first.out); },
+      [small = settings.small_input](torch::nn::BatchNorm2d& bn, const torch::Tensor& x) {
+        const torch::Tensor y = torch::relu(bn(x));
+        return small ? y : torch::max_pool2d(y, 3, 2, 1);
+      }));
+  for (size_t i = 0; i < kWidth.size(); ++i)
+    layers.push_back(layer(
+        fmt::format("layer{}", i + 1), [=] { return stage(row, i); }, plain));
+  layers.push_back(layer(
+      "fc", [=] { return torch::nn::Linear(kWidth.back() * row.expansion(), settings.class_num); },
+      [](torch::nn::Linear& fc, const torch::Tensor& x) {
+        return fc(torch::flatten(torch::adaptive_avg_pool2d(x, {1, 1}), 1));
+      }));
+  return layers;
+}
+
 ClassifierPtr make(const Row& row, const ModelOptions& options) {
   return std::make_shared<ResNet>(row, settle(row.name, options));
 }
@@ -135,6 +197,13 @@ ClassifierPtr resnet50(const ModelOptions& options) {
 }
 ClassifierPtr resnet101(const ModelOptions& options) {
   return resnet_parts::make(resnet_parts::kResNet101, options);
+}
+
+std::vector<NetworkLayer> resnet_layers(int layers, const ModelOptions& options) {
+  using namespace resnet_parts;
+  for (const Row& row : {kResNet18, kResNet34, kResNet50, kResNet101})
+    if (row.name == fmt::format("resnet{}", layers)) return layers_of(row, options);
+  throw UsageError("resnet_layers: there is no ResNet of {} layers; there are 18, 34, 50 and 101", layers);
 }
 
 }  // namespace trireme::models

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "trireme/core/error.h"
+#include "trireme/optim/split_tensors.h"
 
 namespace trireme::optim {
 namespace {
@@ -51,7 +52,8 @@ std::vector<ParamGroup> decay_groups(const torch::nn::Module& module, const NoDe
   std::unordered_set<const void*> seen;
   for (const Named& parameter : all) {
     if (!parameter.tensor.requires_grad() || !seen.insert(parameter.tensor.unsafeGetTensorImpl()).second) continue;
-    by_kind[{is_spared(parameter, spared), factor_of(parameter.name, lr_factor_of)}].push_back(parameter.tensor);
+    by_kind[{is_spared(parameter, spared), factor_of(parameter.name, lr_factor_of)}].push_back(
+        piece_of(parameter.tensor));
   }
   std::vector<ParamGroup> groups;
   for (auto& [kind, params] : by_kind) {

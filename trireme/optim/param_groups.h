@@ -35,7 +35,7 @@ using LrFactorOf = std::function<double(const std::string& name)>;
 
 /// The trainable parameters in the order of the model: those that decay as the optimizer says, then those that do not,
 /// each with a group for every factor. A group without parameters is left out; a parameter that two modules share is
-/// taken once. Throws UsageError for a negative factor.
+/// taken once. Of a model that ShardedDataParallel has split, this rank's pieces. Throws UsageError for a negative factor.
 std::vector<ParamGroup> decay_groups(const torch::nn::Module& module, const NoDecay& spared,
                                      const LrFactorOf& lr_factor_of = {});
 

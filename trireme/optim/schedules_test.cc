@@ -130,6 +130,13 @@ TEST(Schedule, StepAndMultiStep) {
       {{20, 0.1}, {21, 0.01}, {41, 0.01}, {42, 0.001}, {69, 0.001}});
 }
 
+TEST(Schedule, StepsMayBePartsOfAnEpoch) {
+  ScheduleOptions options{.learning_rate = 0.1, .epochs = 10, .step_each_epoch = 10, .step_size = 2.4, .gamma = 0.97};
+  expect_rates(make_schedule("Step", options), {{23, 0.1}, {24, 0.097}, {47, 0.097}, {48, 0.09409}});
+  options.step_each_epoch = 7;  // 16.8 steps, of which 16 count
+  expect_rates(make_schedule("Step", options), {{15, 0.1}, {16, 0.097}, {31, 0.097}, {32, 0.09409}});
+}
+
 TEST(Schedule, PiecewiseCountsItsEpochsFromTheEndOfTheWarmup) {
   expect_rates(make_schedule("Piecewise", {.epochs = 10,
                                            .step_each_epoch = 7,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "trireme/comm/group.h"
@@ -17,6 +18,10 @@ class GradientExchange {
   /// Backwards that begin while it is off leave the gradients local.
   virtual void set_enabled(bool enabled) = 0;
   virtual bool enabled() const = 0;
+  /// Throws what went wrong inside an operator of forward, where libtorch lets no exception through.
+  virtual void rethrow_failure() {}
+  /// The other ranks' calls end with this reason, now or when they come.
+  virtual void abort(const std::string& reason) { group().abort(reason); }
 };
 
 /// While it lives, backward() leaves the gradients local; the next one after it averages the whole sum.

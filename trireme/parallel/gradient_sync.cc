@@ -22,12 +22,14 @@
 #include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/roll_call.h"
 #include "trireme/parallel/same_model.h"
+#include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/sync_batch_norm.h"
 
 namespace trireme {
 namespace {
 
 constexpr size_t kShownNames = 10;
+constexpr const char* kWho = "DataParallel";
 
 const DataParallelOptions& checked(const DataParallelOptions& options) {
   if (options.comm_buffer_size < 1 || options.last_comm_buffer_size < 1)
@@ -37,10 +39,21 @@ const DataParallelOptions& checked(const DataParallelOptions& options) {
   if (options.parameter_check_interval < 0)
     throw UsageError("DataParallel: parameter_check_interval = {}; it must be 0 (never) or more",
                      options.parameter_check_interval);
+  if (options.powersgd_rank < 1)
+    throw UsageError("DataParallel: powersgd_rank = {}; it must be at least 1", options.powersgd_rank);
   return options;
 }
 
 }  // namespace
+
+std::string describe(const DataParallelOptions& options) {
+  return fmt::format(
+      "comm_buffer_size = {} MB, last_comm_buffer_size = {} MB, find_unused_parameters = {}, broadcast_buffers = {}, "
+      "static_graph = {}, gradient_compression = {}, powersgd_rank = {}, parameter_check_interval = {}",
+      options.comm_buffer_size, options.last_comm_buffer_size, options.find_unused_parameters,
+      options.broadcast_buffers, options.static_graph, static_cast<int>(options.gradient_compression),
+      options.powersgd_rank, options.parameter_check_interval);
+}
 
 class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public parallel::BackwardListener {
  public:
@@ -51,8 +64,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
         hook_(compressed_gradients(options.gradient_compression, options.powersgd_rank)),
         parameters_(*module_),
         roll_call_(group_) {
-    require_no_split_over(*module_, group_, "DataParallel");
-    require_same_model(*module_, group_);
+    parallel::require_same_settings(kWho, {describe(options)}, group_);
+    require_same_model(*module_, group_, kWho);
     if (parameters_.trainable().empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
     broadcast_state(*module_, 0, group_);
@@ -447,9 +460,10 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 };
 
 GradientSync::GradientSync(std::shared_ptr<torch::nn::Module> module, const Group& group,
-                           const DataParallelOptions& options)
-    // Checked first: a rank that throws must not leave a group that others are still connecting.
-    : impl_(std::make_shared<Impl>(std::move(module), group, checked(options))) {
+                           const DataParallelOptions& options) {
+  // Checked first: a rank that throws must not leave a group that others are still connecting.
+  require_no_split_over(*module, group, kWho);
+  impl_ = std::make_shared<Impl>(std::move(module), group, checked(options));
   impl_->start();
 }
 GradientSync::~GradientSync() = default;

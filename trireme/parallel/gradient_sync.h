@@ -47,6 +47,9 @@ struct DataParallelOptions {
   int parameter_check_interval = 200;
 };
 
+/// "comm_buffer_size = 25 MB, …": for comparisons between ranks.
+std::string describe(const DataParallelOptions& options);
+
 /// Thread rule: one backward at a time.
 class GradientSync final : public GradientExchange {
  public:

@@ -9,6 +9,7 @@
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/mesh_layout.h"
+#include "trireme/parallel/same_settings.h"
 
 namespace trireme {
 namespace parallel {
@@ -116,6 +117,7 @@ Mesh::Mesh(const Group& group, std::vector<MeshAxis> axes)
     : group_(group),
       axes_(parallel::complete_axes(std::move(axes), group.size())),
       coordinate_(parallel::coordinate_of(group.rank(), axes_)) {
+  parallel::require_same_settings("Mesh", {"axes " + parallel::describe_sizes(axes_)}, group_);
   for (size_t i = 0; i < axes_.size(); ++i)
     lines_.push_back(group_.new_group(parallel::ranks_along({i}, group_.rank(), axes_)));
   parallel::log_placement(group_, axes_);

@@ -150,4 +150,9 @@ void require_equal_parameters(const torch::nn::Module& module, const Group& grou
     report(module, group, when, non_finite);
 }
 
+int64_t checksum_of(const torch::Tensor& parameter) {
+  const torch::NoGradGuard no_grad;
+  return checksum(parameter.clone()).bits;  // an operator, so that values which lie elsewhere are there
+}
+
 }  // namespace trireme::parallel

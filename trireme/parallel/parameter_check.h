@@ -20,4 +20,7 @@ enum class NonFinite { allowed, error };
 void require_equal_parameters(const torch::nn::Module& module, const Group& group, const std::string& when,
                               NonFinite non_finite = NonFinite::error);
 
+/// Of the bits, the same on every number of threads. A sharded parameter is gathered for it.
+int64_t checksum_of(const torch::Tensor& parameter);
+
 }  // namespace trireme::parallel

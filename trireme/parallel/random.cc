@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <functional>
 #include <mutex>
 #include <random>
 #include <vector>
@@ -23,11 +24,13 @@ uint64_t seed_of(uint64_t seed, uint64_t number) {
   return (uint64_t{words[0]} << 32) | words[1];
 }
 
-// What draw_random() would give.
-uint64_t next_random() {
-  at::Generator generator = at::globalContext().defaultGenerator(torch::kCPU);
+// Equal on two ranks when the generators of their devices are in the same state.
+int64_t state_of_random(torch::Device device) {
+  at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard lock(generator.mutex());
-  return at::check_generator<at::CPUGeneratorImpl>(generator.clone())->random64();
+  const torch::Tensor state = generator.get_state();
+  const std::string_view bytes(static_cast<const char*>(state.const_data_ptr()), state.nbytes());
+  return static_cast<int64_t>(std::hash<std::string_view>()(bytes));
 }
 
 // Of the CPU and of the current GPU.
@@ -72,9 +75,10 @@ void seed_along(const Group& group, uint64_t seed) {
   torch::manual_seed(seed_of(seed, static_cast<uint64_t>(group.rank())));
 }
 
-void detail::require_same_random(const Group& group, std::string_view consequence, std::string_view advice) {
+void detail::require_same_random(const Group& group, torch::Device device, std::string_view consequence,
+                                 std::string_view advice) {
   if (group.size() == 1) return;
-  const torch::Tensor mine = torch::full({1}, static_cast<int64_t>(next_random()), torch::kLong);
+  const torch::Tensor mine = torch::full({1}, state_of_random(device), torch::kLong);
   const torch::Tensor all = torch::empty({group.size()}, torch::kLong);
   all_gather(all, mine, group);
   for (int rank = 1; rank < group.size(); ++rank)

@@ -33,9 +33,10 @@ void seed_along(const Group& group, uint64_t seed);
 
 namespace detail {
 
-/// UsageError on every rank unless all ranks of the group would draw the same random numbers; takes none. Collective.
-/// `consequence` and `advice` are the rest of the message.
-void require_same_random(const Group& group, std::string_view consequence, std::string_view advice);
+/// UsageError on every rank unless all ranks of the group would draw the same random numbers on this device; takes none.
+/// Collective. `consequence` and `advice` are the rest of the message.
+void require_same_random(const Group& group, torch::Device device, std::string_view consequence,
+                         std::string_view advice);
 
 /// One number of the CPU's generator.
 uint64_t draw_random();

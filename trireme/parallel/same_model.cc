@@ -17,7 +17,9 @@ namespace {
 constexpr size_t kBroadcastBytes = size_t{25} << 20;
 
 std::string describe(const char* kind, const std::string& name, const torch::Tensor& tensor) {
-  return fmt::format("{} {} {}", kind, name, describe_tensor(tensor));
+  // What travels as plain memory, a shard say, must lie in the same order everywhere.
+  const std::string order = tensor.is_contiguous() ? "" : fmt::format(" with strides {}", c10::str(tensor.strides()));
+  return fmt::format("{} {} {}{}", kind, name, describe_tensor(tensor), order);
 }
 
 // "" when they agree.
@@ -48,14 +50,13 @@ std::vector<std::string> describe_model(const torch::nn::Module& module) {
   return lines;
 }
 
-void require_same_model(const torch::nn::Module& module, const Group& group) {
+void require_same_model(const torch::nn::Module& module, const Group& group, const char* who) {
   if (group.size() == 1) return;
   const std::vector<std::string> mine = describe_model(module);
   const std::vector<std::string> theirs = split(broadcast_object(join(mine, "\n"), 0, group), '\n');
   for (const std::string& difference : all_gather_object(first_difference(theirs, mine, group.rank()), group))
     if (!difference.empty())
-      throw UsageError("DataParallel: the ranks have different models: {}; build the same model on every rank",
-                       difference);
+      throw UsageError("{}: the ranks have different models: {}; build the same model on every rank", who, difference);
 }
 
 void require_no_split_over(const torch::nn::Module& module, const Group& group, const char* who) {
@@ -69,8 +70,7 @@ void require_no_split_over(const torch::nn::Module& module, const Group& group, 
     if (shared > 1)
       throw UsageError(
           "{}: parameter {} is split over {} of these {} ranks, which have different parts of it; use another axis of "
-          "the "
-          "mesh, such as mesh[\"data\"]",
+          "the mesh, such as mesh[\"data\"]",
           who, item.key(), shared, group.size());
   }
 }

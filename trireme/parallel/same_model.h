@@ -13,11 +13,12 @@ namespace trireme {
 /// "float[10, 5]", and whether it requires no gradient.
 std::string describe_tensor(const torch::Tensor& tensor);
 
-/// One line for each parameter and buffer: "parameter fc.weight float[10, 5]".
+/// One line for each parameter and buffer: "parameter fc.weight float[10, 5]", with strides where they are unusual.
 std::vector<std::string> describe_model(const torch::nn::Module& module);
 
-/// Called by all members. UsageError on every one when a model differs from rank 0's, with the first difference.
-void require_same_model(const torch::nn::Module& module, const Group& group);
+/// Called by all members. UsageError on every one when a model differs from rank 0's, with the first difference. `who`
+/// begins the message.
+void require_same_model(const torch::nn::Module& module, const Group& group, const char* who);
 
 /// UsageError when a parameter is split over ranks of this group (nn::ColumnParallelLinear): they must keep their parts.
 void require_no_split_over(const torch::nn::Module& module, const Group& group, const char* who);

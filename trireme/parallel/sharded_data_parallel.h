@@ -22,7 +22,8 @@
 // Requires: an optimizer that treats every number by itself (SGD, Adam, AdamW, RMSprop, Adagrad; not LBFGS). Every rank
 // uses the model at the same places: forward and backward communicate, also to evaluate. An optimizer made from
 // model->parameters(), or before the model was wrapped, has nothing to step: the next backward() says so.
-// Gradients under no_sync() are whole on every rank until they are averaged.
+// Gradients under no_sync() are whole on every rank until they are averaged; to drop them, call model.zero_grad(): the
+// optimizer's does not know them.
 // When a rank fails, forward and backward throw on the others (see Group).
 #pragma once
 
@@ -100,6 +101,13 @@ class ShardedDataParallel {
   std::vector<torch::Tensor> parameters() const { return sync_->pieces().values(); }
   /// The same with the parameters' names, for groups of parameters.
   const torch::OrderedDict<std::string, torch::Tensor>& named_parameters() const { return sync_->pieces(); }
+
+  /// Clears the pieces' gradients, as the optimizer's zero_grad() does, and also those that backwards under no_sync() have
+  /// left on this rank.
+  void zero_grad() {
+    for (torch::Tensor& piece : parameters()) piece.mutable_grad().reset();
+    module_->zero_grad();
+  }
 
   [[nodiscard]] NoSync no_sync() { return NoSync(sync_); }
   [[nodiscard]] GatheredParameters gathered() { return GatheredParameters(sync_); }

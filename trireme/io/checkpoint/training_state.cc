@@ -186,6 +186,13 @@ io::TensorMap local_state(const TrainingState& state, const torch::optim::Optimi
   return result;
 }
 
+// Of the optimizers of all stages one state. Each stage has numbered its groups for itself.
+io::TensorMap gathered_optimizer(const parallel::PipelineModule& pipeline, const io::TensorMap& mine) {
+  constexpr int64_t kMaxGroups = 1 << 20;
+  return io::with_equal_groups_merged(
+      pipeline.gathered(io::with_group_numbers_from(pipeline.rank() * kMaxGroups, mine)));
+}
+
 // The names of the network and of its optimizer, for people.
 std::string class_name(const torch::optim::Optimizer& optimizer) {
   return c10::demangle(typeid(optimizer).name());
@@ -368,7 +375,7 @@ WholeState::WholeState(const TrainingState& state) {
     if (!pipeline && !has_split_parameters(optimizer)) return;
     const io::TensorMap parameters = optimized(state);
     io::TensorMap whole = converted(io::optimizer_state(optimizer, parameters), parameters, joined);
-    joined_[&optimizer] = pipeline ? pipeline->gathered(whole) : std::move(whole);
+    joined_[&optimizer] = pipeline ? gathered_optimizer(*pipeline, whole) : std::move(whole);
   });
   if (state.model && as_pipeline(*state.model)) return;  // has neither: check()
   if (state.ema) averages_ = whole_tensors(detail::averages(*state.ema));

@@ -8,6 +8,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/nn/evaluation_mode.h"
 #include "trireme/parallel/init.h"
 #include "trireme/parallel/random.h"
 #include "trireme/parallel/recompute.h"
@@ -69,19 +70,6 @@ uint64_t common_seed(const Group& group) {
   if (group.size() > 1) broadcast(seed, 0, group);
   return static_cast<uint64_t>(seed.item<int64_t>());
 }
-
-// While it lives, the module does not drop out.
-class Evaluation {
- public:
-  explicit Evaluation(torch::nn::Module& module) : module_(module), before_(module.is_training()) { module_.eval(); }
-  ~Evaluation() { module_.train(before_); }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
-
- private:
-  torch::nn::Module& module_;
-  const bool before_;
-};
 
 std::string block_name(int64_t number) {
   return fmt::format("block{}", number);
@@ -168,7 +156,7 @@ Tensor GptImpl::generate(const Tensor& tokens, int64_t count, double temperature
   if (options_.sequence_parallel && options_.context < group_.size())
     throw UsageError("gpt: a context of {} does not divide among {} ranks", options_.context, group_.size());
   const torch::NoGradGuard no_grad;
-  const Evaluation evaluation(*this);
+  const nn::EvaluationMode evaluation(*this);
   Tensor text = tokens;
   for (int64_t i = 0; i < count; ++i) {
     const Tensor logits = next_logits(text).to(torch::kFloat);
@@ -189,10 +177,10 @@ Gpt gpt(const GptOptions& options) {
   return Gpt(options, world.new_group({world.rank()}));
 }
 
-std::vector<GptLayer> gpt_layers(const GptOptions& options, const Group& group) {
+std::vector<NetworkLayer> gpt_layers(const GptOptions& options, const Group& group) {
   checked(options, group);
   const uint64_t seed = common_seed(group);
-  std::vector<GptLayer> layers;
+  std::vector<NetworkLayer> layers;
   layers.push_back({"embedding", [=] { return std::make_shared<GptEmbeddingImpl>(options, group, seed); }});
   for (int64_t i = 0; i < options.layers; ++i)
     layers.push_back({block_name(i), [=] { return make_block(options, group, seed, i).ptr(); }});

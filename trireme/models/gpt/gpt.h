@@ -20,16 +20,13 @@
 #include <torch/types.h>
 
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "trireme/comm/group.h"
+#include "trireme/models/network_layer.h"
+#include "trireme/nn/tensor_module.h"
 #include "trireme/parallel/tensor/layers.h"
 #include "trireme/parallel/tensor/sequence.h"
-#include "trireme/parallel/tensor/tensor_module.h"
 #include "trireme/parallel/tensor/transformer.h"
 
 namespace trireme::models {
@@ -113,17 +110,8 @@ Gpt gpt(const GptOptions& options, const Group& group);
 /// The whole model on this rank, whatever others do.
 Gpt gpt(const GptOptions& options = {});
 
-/// One layer of the network, made when it is needed: a stage of a pipeline makes its own only.
-struct GptLayer {
-  std::string name;                                         ///< "embedding", "block0", "block1", …, "head"
-  std::function<std::shared_ptr<nn::TensorModule>()> make;  ///< the same weights each time
-  /// A parameter of this layer that is one of another layer's: {"tokens.weight", "embedding.tokens.weight"}. Both begin
-  /// with the same values; the caller keeps them so.
-  std::map<std::string, std::string> tied = {};
-};
-
-/// The layers of gpt(options, group), by the names that they have there. One after the other they give this rank's part of
+/// The layers of gpt(options, group), by the names that they have there: "embedding", "block0", "block1", …, "head". One after the other they give this rank's part of
 /// the logits. Takes one random number, as gpt() does: a seed gives the same weights.
-std::vector<GptLayer> gpt_layers(const GptOptions& options, const Group& group);
+std::vector<NetworkLayer> gpt_layers(const GptOptions& options, const Group& group);
 
 }  // namespace trireme::models

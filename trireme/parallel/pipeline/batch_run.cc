@@ -86,6 +86,7 @@ void BatchRun::forward(const Action& action) {
   const auto batch = static_cast<size_t>(action.micro_batch);
   kept.leaves = action.stage == 0 ? work_.inputs[batch] : wire_.receive({false, action.stage, action.micro_batch});
   Tensors outputs = stage_of(action).module->forward(as_computed(kept.leaves));
+  if (const auto& exchange = stage_of(action).exchange) exchange->rethrow_failure();
   if (is_last(action.stage)) {
     finish(action.micro_batch, outputs, kept);
   } else {

@@ -89,6 +89,16 @@ class PipelineLayer {
         options_(std::move(options)),
         make_([make = std::move(make), name = name_]() mutable { return detail::layer_module(name, make()); }) {}
 
+  /// A layer of a network of the zoo, models::NetworkLayer, or anything else with a name, a function and ties.
+  template <typename Layer>
+    requires requires(const Layer& layer) {
+      std::string(layer.name);
+      layer.make();
+      layer.tied;
+    }
+  PipelineLayer(const Layer& layer)  // NOLINT(google-explicit-constructor): lists of them become lists of ours
+      : PipelineLayer(layer.name, layer.make, {.tied = layer.tied}) {}
+
   const std::string& name() const { return name_; }
   const LayerOptions& options() const { return options_; }
   detail::LayerModule make() const { return make_(); }

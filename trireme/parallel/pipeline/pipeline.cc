@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <numeric>
 #include <set>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/nn/evaluation_mode.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/optim/split_tensors.h"
@@ -67,24 +69,6 @@ int64_t signature_of(const std::vector<Tensor>& tensors, bool training) {
   return static_cast<int64_t>(hash);
 }
 
-// Layers in evaluation mode; then each as it was.
-class Evaluation {
- public:
-  explicit Evaluation(torch::nn::Module& module) {
-    for (const auto& part : module.modules()) modes_.emplace_back(part, part->is_training());
-    module.eval();
-  }
-  ~Evaluation() {
-    for (const auto& [part, training] : modes_) part->train(training);  // the outer ones first
-  }
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
-
- private:
-  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
-  torch::NoGradGuard no_grad_;
-};
-
 }  // namespace
 
 class Pipeline::State final : public GradientExchange {
@@ -99,6 +83,7 @@ class Pipeline::State final : public GradientExchange {
         training_(parallel::schedule_table(options.schedule, plan_.shape)),
         evaluation_(forwards_of(parallel::schedule_table(Schedule::fill_drain, plan_.shape))) {
     if (options.data.is_member() && options.data.size() > 1) data_ = group_of_own(options.data);
+    if (data_.is_member() && options.shard) root_->ties().require_one_on_each_rank();
     for (const auto& module : modules_) stages_.push_back({module, exchange_of(module)});
     mark_parameters();
     if (pipe_.size() > 1 && is_first() && (!data_.is_member() || data_.rank() == 0)) log_stages();
@@ -109,7 +94,12 @@ class Pipeline::State final : public GradientExchange {
   bool enabled() const override { return enabled_; }
 
   PipelineModule& root() { return *root_; }
-  std::vector<Tensor> parameters() const { return root_->optimized().values(); }
+  PipelineModule::NamedTensors named_parameters() const {
+    PipelineModule::NamedTensors all;
+    for (const auto& item : root_->optimized()) all.insert(item.key(), optim::piece_of(item.value()));
+    return all;
+  }
+  std::vector<Tensor> parameters() const { return named_parameters().values(); }
   std::string describe_stages() const;
 
   enum class Kind { train, evaluate, predict };
@@ -147,6 +137,7 @@ class Pipeline::State final : public GradientExchange {
   void check_tied();
   BatchWork work_of(const Batch& batch) const;
   BatchRun run(BatchWork work, const ScheduleTable& table);
+  void abort(const std::string& reason) override;
   Tensor shared_loss(const Tensor& mine) const;
 
   const PipelineOptions options_;
@@ -170,6 +161,7 @@ std::shared_ptr<GradientExchange> Pipeline::State::exchange_of(const std::shared
   const std::vector<Tensor> all = module->parameters();
   const bool trains = std::any_of(all.begin(), all.end(), [](const Tensor& one) { return one.requires_grad(); });
   if (!data_.is_member() || !trains) return nullptr;
+  if (options_.shard) return std::make_shared<ShardSync>(module, data_, *options_.shard, root_->ties().keepers());
   return std::make_shared<GradientSync>(module, data_, options_.data_options);
 }
 
@@ -241,13 +233,14 @@ std::string Pipeline::State::problem_of(const Batch& batch) const {
 
 void Pipeline::State::agree(const Batch& batch) {
   const std::string problem = problem_of(batch);
-  enum Field { kProblem, kCall, kInputs, kTargets, kSignature, kFields };
+  enum Field { kProblem, kCall, kInputs, kTargets, kSignature, kClipNorm, kScale, kFields };
   const int64_t call = static_cast<int64_t>(batch.kind) + (batch.scaler ? 8 : 0) + (batch.optimizer ? 16 : 0) +
                        (batch.clip_norm > 0 ? 32 : 0) + (enabled_ ? 64 : 0);
-  const Tensor mine =
-      torch::tensor({problem.empty() ? int64_t{0} : int64_t{1}, call, rows_of(batch.inputs.list()),
-                     rows_of(batch.targets.list()), signature_of(batch.inputs.list(), batch.kind == Kind::train)},
-                    torch::kLong);
+  const Tensor mine = torch::tensor(
+      {problem.empty() ? int64_t{0} : int64_t{1}, call, rows_of(batch.inputs.list()), rows_of(batch.targets.list()),
+       signature_of(batch.inputs.list(), batch.kind == Kind::train), std::bit_cast<int64_t>(batch.clip_norm),
+       std::bit_cast<int64_t>(batch.scaler ? batch.scaler->current_scale() : 1.0)},
+      torch::kLong);
   const Tensor all = torch::empty({pipe_.size() * kFields}, torch::kLong);
   all_gather(all, mine, pipe_);
   const auto field = [&](int rank, Field which) { return all.const_data_ptr<int64_t>()[rank * kFields + which]; };
@@ -263,6 +256,16 @@ void Pipeline::State::agree(const Batch& batch) {
           "Pipeline: pipe {} (rank {}) calls another function than pipe 0 (rank {}), or with other options (optimizer, "
           "scaler, clip_norm, no_sync); every rank makes the same calls",
           rank, pipe_.ranks()[static_cast<size_t>(rank)], pipe_.ranks()[0]);
+  const auto require_same_number = [&](Field which, const char* name) {
+    const auto number = [&](int rank) { return std::bit_cast<double>(field(rank, which)); };
+    for (int rank = 1; rank <= last; ++rank)
+      if (number(rank) != number(0))
+        throw UsageError("Pipeline: {} is {} on pipe 0 (rank {}) and {} on pipe {} (rank {}); give every rank the same",
+                         name, number(0), pipe_.ranks()[0], number(rank), rank,
+                         pipe_.ranks()[static_cast<size_t>(rank)]);
+  };
+  require_same_number(kClipNorm, "clip_norm");
+  require_same_number(kScale, "the scale of the loss");
   rows_ = field(0, kInputs);
   signature_ = static_cast<uint64_t>(field(0, kSignature));
   if (batch.kind != Kind::predict && field(last, kTargets) != rows_)
@@ -303,11 +306,18 @@ BatchRun Pipeline::State::run(BatchWork work, const ScheduleTable& table) {
     return one;
   } catch (const std::exception& error) {
     failed_ = true;  // messages may be under way that nobody will take
-    for (const LocalStage& stage : stages_)
-      if (stage.exchange) stage.exchange->group().abort(without_backtrace(error));
-    if (pipe_.size() > 1) pipe_.abort(without_backtrace(error));
+    abort(without_backtrace(error));
     throw;
   }
+}
+
+// Of everything in which another rank may wait for this one, now or later in the batch.
+void Pipeline::State::abort(const std::string& reason) {
+  for (const LocalStage& stage : stages_)
+    if (stage.exchange) stage.exchange->abort(reason);
+  root_->ties().abort(reason);
+  if (data_.is_member()) data_.abort(reason);
+  if (pipe_.size() > 1) pipe_.abort(reason);
 }
 
 // The last rank's, averaged over the data axis.
@@ -335,12 +345,14 @@ Tensor Pipeline::State::train(const Batch& batch, const std::function<Tensor(con
 }
 
 Tensor Pipeline::State::evaluate(const Batch& batch) {
-  const Evaluation mode(*root_);
+  const nn::EvaluationMode mode(*root_);
+  const torch::NoGradGuard no_grad;
   return shared_loss(run(work_of(batch), evaluation_).loss());
 }
 
 std::vector<Tensor> Pipeline::State::predict(const Batch& batch) {
-  const Evaluation mode(*root_);
+  const nn::EvaluationMode mode(*root_);
+  const torch::NoGradGuard no_grad;
   return run(work_of(batch), evaluation_).outputs();
 }
 
@@ -395,6 +407,9 @@ std::vector<torch::Tensor> Pipeline::predict(const BatchTensors& inputs) {
 
 std::vector<torch::Tensor> Pipeline::parameters() const {
   return state_->parameters();
+}
+torch::OrderedDict<std::string, torch::Tensor> Pipeline::named_parameters() const {
+  return state_->named_parameters();
 }
 NoSync Pipeline::no_sync() {
   return NoSync(state_);

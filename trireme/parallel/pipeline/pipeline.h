@@ -25,6 +25,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -38,6 +39,7 @@
 #include "trireme/parallel/gradient_sync.h"
 #include "trireme/parallel/pipeline/layer.h"
 #include "trireme/parallel/pipeline/schedule_kind.h"
+#include "trireme/parallel/sharded/shard_sync.h"
 
 namespace trireme {
 
@@ -88,7 +90,7 @@ class PipelineLoss {
 enum class Cut {
   count,       ///< the number of layers
   parameters,  ///< the number of their parameters
-  time,        ///< the time of forward and backward, which rank 0 measures on `sample`
+  time,        ///< the time of forward and backward, which the first rank measures on `sample`. Not with split layers
 };
 
 struct PipelineOptions {
@@ -103,6 +105,8 @@ struct PipelineOptions {
   torch::Device device = torch::kCPU;    ///< where this rank computes: world.device()
   Group data = {};                       ///< mesh["data"]: pipelines whose gradients are averaged
   DataParallelOptions data_options = {};
+  /// Instead: the layers of this rank are split over the data axis, as ShardedDataParallel splits a model.
+  std::optional<ShardedOptions> shard = {};
   bool dynamic_shapes = false;  ///< tensors between stages may change their shapes when the inputs do not
 };
 
@@ -143,9 +147,11 @@ class Pipeline {
   /// In evaluation mode: the outputs on the last rank, nothing on the others.
   std::vector<torch::Tensor> predict(const BatchTensors& inputs);
 
-  /// What the optimizer of this rank steps. A parameter that is tied to another of this rank is not among them. A rank
-  /// whose layers have no parameters has one without elements.
+  /// What the optimizer of this rank steps; with `.shard` its pieces. A parameter that is tied to another of this rank is
+  /// not among them. A rank whose layers have no parameters has one without elements.
   std::vector<torch::Tensor> parameters() const;
+  /// The same by the names under which a checkpoint has them, for groups of parameters.
+  torch::OrderedDict<std::string, torch::Tensor> named_parameters() const;
   /// While it lives, gradients stay with the rank: neither averaged over the data axis nor added up where tied.
   [[nodiscard]] NoSync no_sync();
 

@@ -26,6 +26,7 @@ class PipelineModule : public torch::nn::Module {
   /// without elements, so that it takes part in what concerns all parameters.
   const NamedTensors& optimized() const { return optimized_; }
   Ties& ties() { return ties_; }
+  int rank() const { return group_.rank(); }
 
   /// Whether this is the name of something in a layer of another rank.
   bool is_elsewhere(const std::string& name) const;

@@ -8,6 +8,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/together.h"
 
 namespace trireme::parallel {
@@ -29,6 +30,8 @@ std::vector<std::string> agreed_on(const std::vector<PipelineLayer>& layers, con
                                  fmt::format("seed = {}", options.seed),
                                  fmt::format("dynamic_shapes = {}", options.dynamic_shapes),
                                  fmt::format("data of {} ranks", options.data.size()),
+                                 fmt::format("shard = {}", options.shard ? describe(*options.shard) : "none"),
+                                 describe(options.data_options),
                                  fmt::format("{} layers", layers.size())};
   for (const PipelineLayer& layer : layers) {
     std::string line = fmt::format("layer {}", layer.name());
@@ -36,18 +39,6 @@ std::vector<std::string> agreed_on(const std::vector<PipelineLayer>& layers, con
     lines.push_back(line);
   }
   return lines;
-}
-
-void require_agreement(const std::vector<std::string>& mine, const Group& pipe) {
-  const std::vector<std::string> all = all_gather_object(join(mine, "\n"), pipe);
-  const std::vector<std::string> first = split(all[0], '\n');
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    const std::vector<std::string> other = split(all[rank], '\n');
-    for (size_t i = 0; i < std::min(first.size(), other.size()); ++i)
-      if (first[i] != other[i])
-        throw UsageError("Pipeline: pipe 0 (rank {}) has {}, but pipe {} (rank {}) has {}; give every rank the same",
-                         pipe.ranks()[0], first[i], rank, pipe.ranks()[rank], other[i]);
-  }
 }
 
 void check_options(const std::vector<PipelineLayer>& layers, const PipelineOptions& options, const Group& pipe) {
@@ -66,8 +57,6 @@ void check_options(const std::vector<PipelineLayer>& layers, const PipelineOptio
         layers.size(), stages, pipe.size(), options.chunks);
   if (!options.begins.empty() && options.begins.size() != stages)
     throw UsageError("Pipeline: begins names {} layers, but there are {} stages", options.begins.size(), stages);
-  if (options.begins.empty() && options.cut == Cut::time && options.sample.list().empty())
-    throw UsageError("Pipeline: Cut::time needs .sample, a micro-batch of inputs to measure with");
   check_layers(layers);
 }
 
@@ -87,14 +76,17 @@ Cuts cuts_by_name(const StagePlan& plan, const std::vector<std::string>& begins)
   return cuts;
 }
 
-// Rank 0 weighs, so that all ranks have the same weights.
+// The first rank of each pipe weighs. No two clocks agree, so the pipes of a data axis take the first one's weights.
 Cuts cuts_by_weight(const StagePlan& plan, const PipelineOptions& options, const Group& pipe) {
   std::vector<double> weights(plan.layers.size());
   on_first(pipe, [&] {
+    if (options.cut == Cut::time && options.sample.list().empty())
+      throw UsageError("Pipeline: Cut::time needs .sample, a micro-batch of inputs to measure with");
     weights = options.cut == Cut::parameters ? parameter_counts(plan)
                                              : measured_seconds(plan, options.sample.list(), options.device);
   });
   const Tensor shared = torch::tensor(weights, torch::kDouble);
+  if (options.data.is_member()) broadcast(shared, 0, options.data);
   broadcast(shared, 0, pipe);
   const double* const first = shared.const_data_ptr<double>();
   return cut_by_weight({first, first + weights.size()}, plan.shape.stages());
@@ -103,7 +95,7 @@ Cuts cuts_by_weight(const StagePlan& plan, const PipelineOptions& options, const
 }  // namespace
 
 StagePlan plan_of(std::vector<PipelineLayer> layers, const PipelineOptions& options, const Group& pipe) {
-  require_agreement(agreed_on(layers, options), pipe);
+  require_same_settings("Pipeline", agreed_on(layers, options), pipe, options.data);
   check_options(layers, options, pipe);
   StagePlan plan{.layers = std::move(layers),
                  .shape = {.ranks = pipe.size(), .chunks = options.chunks, .micro_batches = options.micro_batches},

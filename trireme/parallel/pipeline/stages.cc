@@ -83,6 +83,14 @@ void check_tie(const PipelineLayer& layer, const std::string& parameter, const s
                      parameter, owner, found->second->options().tied.at(owner.substr(dot + 1)));
 }
 
+// With gradients, but no leaves: operations in place are allowed on them.
+Tensors copies(const Tensors& tensors) {
+  Tensors result;
+  for (const Tensor& tensor : tensors)
+    result.push_back(tensor.is_floating_point() ? tensor.detach().requires_grad_().clone() : tensor.clone());
+  return result;
+}
+
 Tensors run_layer(const detail::LayerModule& layer, bool recompute, const Tensors& inputs) {
   return recompute ? detail::recomputed(layer.forward, inputs) : layer.forward(inputs);
 }
@@ -190,8 +198,9 @@ std::vector<double> measured_seconds(const StagePlan& plan, const std::vector<Te
     double best = 0;
     Tensors outputs;
     for (int repetition = 0; repetition < 3; ++repetition) {  // the first ones warm up
+      const Tensors fresh = copies(inputs);                   // a layer may work in place
       const auto begin = Clock::now();
-      outputs = run_layer(layer, recompute, inputs);
+      outputs = run_layer(layer, recompute, fresh);
       Tensor sum;
       for (const Tensor& output : outputs)
         if (output.requires_grad()) sum = sum.defined() ? sum + output.sum() : output.sum();
@@ -204,7 +213,7 @@ std::vector<double> measured_seconds(const StagePlan& plan, const std::vector<Te
     }
     seconds.push_back(best);
     inputs.clear();
-    for (const Tensor& output : outputs) inputs.push_back(output.detach().requires_grad_(output.is_floating_point()));
+    for (const Tensor& output : outputs) inputs.push_back(output.detach());
   }
   return seconds;
 }

@@ -7,6 +7,7 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/same_model.h"
 
 namespace trireme::parallel {
@@ -132,6 +133,23 @@ bool Ties::is_copy(const Tensor& parameter) const {
   return false;
 }
 
+std::vector<Tensor> Ties::keepers() const {
+  std::vector<Tensor> all;
+  for (const Tie& tie : ties_)
+    if (tie.keeper.defined()) all.push_back(tie.keeper);
+  return all;
+}
+
+void Ties::require_one_on_each_rank() const {
+  for (const Tie& tie : ties_)
+    if (tie.members.size() > tie.ranks.size())
+      throw UsageError(
+          "Pipeline: {} tied parameters ({}) lie on {} pipe rank{}, but .shard needs each on a rank of its own; cut "
+          "the "
+          "layers in another way (.begins), or drop .shard",
+          tie.members.size(), trireme::join(tie.members, ", "), tie.ranks.size(), tie.ranks.size() == 1 ? "" : "s");
+}
+
 bool Ties::are_joined() const {
   for (const Tie& tie : ties_)
     for (const Tensor& copy : tie.copies)
@@ -143,9 +161,8 @@ void Ties::require_equal(const Group& pipe) const {
   if (ties_.empty()) return;
   std::vector<std::string> mine;
   for (const Tie& tie : ties_)
-    mine.push_back(tie.keeper.defined() && tie.group.is_member()
-                       ? fmt::format("{:a}", tie.keeper.detach().to(torch::kDouble).sum().item<double>())
-                       : "elsewhere");
+    mine.push_back(tie.keeper.defined() && tie.group.is_member() ? fmt::format("{:x}", checksum_of(tie.keeper))
+                                                                 : "elsewhere");
   std::vector<std::vector<std::string>> sums;
   for (const std::string& text : all_gather_object(trireme::join(mine, "\n"), pipe)) sums.push_back(split(text, '\n'));
   for (size_t i = 0; i < ties_.size(); ++i) {
@@ -160,6 +177,11 @@ void Ties::require_equal(const Group& pipe) const {
   }
 }
 
+void Ties::abort(const std::string& reason) const {
+  for (const Tie& tie : ties_)
+    if (tie.group.is_member()) tie.group.abort(reason);
+}
+
 const std::string& Ties::saved_name(const std::string& name) const {
   const auto found = saved_names_.find(name);
   return found == saved_names_.end() ? name : found->second;
@@ -168,9 +190,11 @@ const std::string& Ties::saved_name(const std::string& name) const {
 // A gradient that is the sum already will be summed again: each rank takes its share of it.
 void Ties::begin_batch() {
   const torch::NoGradGuard no_grad;
-  for (const Tie& tie : ties_)
-    if (!local_ && tie.group.is_member() && tie.keeper.grad().defined())
-      tie.keeper.mutable_grad().div_(tie.group.size());
+  for (const Tie& tie : ties_) {
+    if (local_ || !tie.group.is_member()) continue;
+    if (const Tensor stepped = optim::piece_of(tie.keeper); stepped.grad().defined())
+      stepped.mutable_grad().div_(tie.group.size());
+  }
 }
 
 void Ties::end_batch(bool over_ranks) {
@@ -179,8 +203,9 @@ void Ties::end_batch(bool over_ranks) {
     if (!tie.keeper.defined()) continue;
     for (const Tensor& copy : tie.copies) add_gradient(tie.keeper, copy);
     if (!over_ranks || !tie.group.is_member()) continue;
-    if (!tie.keeper.grad().defined()) tie.keeper.mutable_grad() = torch::zeros_like(tie.keeper);
-    all_reduce(tie.keeper.grad(), ReduceOp::sum, tie.group);
+    const Tensor stepped = optim::piece_of(tie.keeper);
+    if (!stepped.grad().defined()) stepped.mutable_grad() = torch::zeros_like(stepped);
+    all_reduce(stepped.grad(), ReduceOp::sum, tie.group);
   }
   local_ = !over_ranks;
 }

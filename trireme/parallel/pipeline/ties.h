@@ -2,7 +2,8 @@
 //
 // On one rank the copies use the memory of the first of them, the keeper, which alone an optimizer steps. Each rank has its
 // keeper; all of them begin with the values of the parameter that the others are tied to, get the same gradient, the sum,
-// and so take the same steps.
+// and so take the same steps. Keepers that are split over the data axis are tied piece by piece: each is a unit of its own
+// there, so that the pieces of all ranks fit.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -27,6 +28,10 @@ class Ties {
 
   /// A copy that no optimizer steps: it uses the memory of another parameter of this rank.
   bool is_copy(const torch::Tensor& parameter) const;
+  /// Those of this rank.
+  std::vector<torch::Tensor> keepers() const;
+  /// UsageError, the same on every rank, for ties within one rank: parameters that are split have their own memory.
+  void require_one_on_each_rank() const;
   /// The name under which a parameter is saved: that of the one it is tied to, or its own.
   const std::string& saved_name(const std::string& name) const;
 
@@ -34,6 +39,9 @@ class Ties {
   bool are_joined() const;
   /// Called by every rank. UsageError on every one when the keepers of a tie have different values.
   void require_equal(const Group& pipe) const;
+
+  /// Ends the groups of the ties: ranks that wait for this one get the reason.
+  void abort(const std::string& reason) const;
 
   /// Before a batch adds to the gradients.
   void begin_batch();

@@ -17,6 +17,7 @@
 #include "trireme/parallel/backward_watch.h"
 #include "trireme/parallel/model_parameters.h"
 #include "trireme/parallel/same_model.h"
+#include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/sharded/shard_failure.h"
 #include "trireme/parallel/sharded/shard_unit.h"
 #include "trireme/parallel/sharded/split_pieces.h"
@@ -32,6 +33,8 @@ using parallel::MemoryUse;
 using parallel::ShardUnit;
 using parallel::UnitMember;
 using parallel::UnitPlace;
+
+constexpr const char* kWho = "ShardedDataParallel";
 
 std::vector<int> everyone(const Group& group) {
   std::vector<int> ranks(static_cast<size_t>(group.size()));
@@ -56,11 +59,12 @@ bool keeps_parameters(const ShardedOptions& options) {
   return options.shard != Shard::parameters;
 }
 
-std::vector<ShardUnit> make_units(const std::vector<UnitMember>& members, const ShardedOptions& options,
-                                  const parallel::UnitGroups& groups) {
+std::vector<ShardUnit> make_units(const std::vector<UnitMember>& members, const std::vector<torch::Tensor>& alone,
+                                  const ShardedOptions& options, const parallel::UnitGroups& groups) {
   std::vector<ShardUnit> units;
   const int64_t bytes = int64_t{options.unit_size} << 20;
-  for (parallel::UnitPlan& plan : parallel::plan_units(parallel::planned(members), bytes, groups.gather.size())) {
+  for (parallel::UnitPlan& plan :
+       parallel::plan_units(parallel::planned(members, alone), bytes, groups.gather.size())) {
     std::vector<UnitMember> of_unit;
     for (const size_t member : plan.members) of_unit.push_back(members[member]);
     const parallel::UnitMemory memory{.keep_parameters = keeps_parameters(options),
@@ -86,26 +90,37 @@ torch::OrderedDict<std::string, torch::Tensor> pieces_of(const torch::nn::Module
 }
 
 // The model as all ranks begin with it.
-torch::nn::Module& agreed(torch::nn::Module& module, const Group& group) {
-  require_no_split_over(module, group, "ShardedDataParallel");
-  require_same_model(module, group);
+torch::nn::Module& agreed(torch::nn::Module& module, const ShardedOptions& options, const Group& group) {
+  require_no_split_over(module, group, kWho);
+  parallel::require_same_settings(kWho, {describe(options)}, group);
+  require_same_model(module, group, kWho);
+  parallel::require_own_memory(module);
   broadcast_state(module, 0, group);
   return module;
 }
 
 }  // namespace
 
+std::string describe(const ShardedOptions& options) {
+  const auto type = [](const std::optional<c10::ScalarType>& dtype) { return dtype ? c10::toString(*dtype) : "none"; };
+  return fmt::format(
+      "shard = {}, unit_size = {} MB, param_dtype = {}, reduce_dtype = {}, offload = {}, broadcast_buffers = {}",
+      static_cast<int>(options.shard) + 1, options.unit_size, type(options.param_dtype), type(options.reduce_dtype),
+      options.offload, options.broadcast_buffers);
+}
+
 // All but the constructor holds mutex_.
 class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
                               public parallel::BackwardListener,
                               public parallel::UseListener {
  public:
-  Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options)
+  Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options,
+       const std::vector<torch::Tensor>& alone)
       : module_(std::move(module)),
         options_(checked(options)),
         groups_{group.new_group(everyone(group)), group.new_group(everyone(group))},
-        units_(make_units(parallel::members_of(agreed(*module_, groups_.reduce), options_.param_dtype), options_,
-                          groups_)),
+        units_(make_units(parallel::members_of(agreed(*module_, options_, groups_.reduce), options_.param_dtype), alone,
+                          options_, groups_)),
         pieces_(pieces_of(*module_, units_)),
         known_(*module_),
         failure_(groups_),
@@ -151,6 +166,8 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
     const std::lock_guard lock(mutex_);
     failure_.rethrow();
   }
+
+  void abort(const std::string& reason) { failure_.abort(reason); }
 
   // --- uses of the model's memory
 
@@ -268,7 +285,7 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
     const std::lock_guard lock(mutex_);
     if (!gradients_.in_backward()) {
       if (!enabled_) return;
-      gradients_.begin_backward(values_.written());
+      gradients_.begin_backward(values_.written(), known_.fingerprint());
       parallel::at_end_of_backward([self = shared_from_this()] { self->end_backward(); },
                                    [weak = weak_from_this()] {
                                      if (const auto self = weak.lock()) self->gradients_.give_up();
@@ -301,8 +318,9 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
   std::optional<parallel::SplitPieces> split_;
 };
 
-ShardSync::ShardSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options)
-    : impl_(std::make_shared<Impl>(std::move(module), group, options)) {
+ShardSync::ShardSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options,
+                     const std::vector<torch::Tensor>& alone)
+    : impl_(std::make_shared<Impl>(std::move(module), group, options, alone)) {
   impl_->start();
 }
 ShardSync::~ShardSync() = default;
@@ -327,6 +345,9 @@ void ShardSync::let_go() {
 }
 void ShardSync::rethrow_failure() {
   impl_->rethrow_failure();
+}
+void ShardSync::abort(const std::string& reason) {
+  impl_->abort(reason);
 }
 int ShardSync::unit_count() const {
   return impl_->unit_count();

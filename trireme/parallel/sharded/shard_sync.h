@@ -48,11 +48,16 @@ struct ShardedOptions {
   bool offload = false;
 };
 
+/// "shard = 2, unit_size = 25 MB, …": for comparisons between ranks.
+std::string describe(const ShardedOptions& options);
+
 /// Thread rule: one forward or backward at a time.
 class ShardSync final : public GradientExchange {
  public:
   /// Makes parameters and buffers rank 0's, then splits them. UsageError on every rank when the models differ.
-  ShardSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options);
+  /// A parameter in `alone` is a unit of its own: its pieces then depend on nothing but its size, the same in every model.
+  ShardSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options,
+            const std::vector<torch::Tensor>& alone = {});
   ~ShardSync() override;
   ShardSync(const ShardSync&) = delete;
   ShardSync& operator=(const ShardSync&) = delete;
@@ -69,8 +74,8 @@ class ShardSync final : public GradientExchange {
   void hold();
   void let_go();
 
-  /// Throws what went wrong inside an operator, where libtorch lets no exception through; else does nothing.
-  void rethrow_failure();
+  void rethrow_failure() override;
+  void abort(const std::string& reason) override;
 
   int unit_count() const;
 

@@ -51,7 +51,6 @@ ShardUnit::ShardUnit(UnitPlan plan, std::vector<UnitMember> members, UnitMemory 
     pieces_.back().set_requires_grad(members_[i].parameter.requires_grad());
   }
   arrived_.assign(members_.size(), false);
-  gradient_versions_.assign(members_.size(), -1);
   for (const UnitMember& member : members_) versions_.push_back(version_of(member.parameter));
   release();
 }
@@ -227,18 +226,18 @@ void ShardUnit::finish_reduce(const std::vector<bool>& used) {
       gradient.add_(average);
     else if (used[i])
       gradient = reduce_into_.is_same(reduced_) ? average : average.clone();
-    gradient_versions_[i] = gradient.defined() ? version_of(gradient) : -1;
   }
   reduce_into_.reset();
   arrived_.assign(members_.size(), false);
 }
 
-bool ShardUnit::gradients_untouched() const {
+int ShardUnit::first_with_gradient() const {
+  const Quiet quiet;
   for (size_t i = 0; i < members_.size(); ++i) {
     const torch::Tensor& gradient = pieces_[i].grad();
-    if (gradient_versions_[i] >= 0 && gradient.defined() && version_of(gradient) == gradient_versions_[i]) return true;
+    if (gradient.defined() && gradient.any().item<bool>()) return static_cast<int>(i);
   }
-  return false;
+  return -1;
 }
 
 // --- what belongs to the numbers of a member

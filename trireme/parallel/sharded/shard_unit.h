@@ -100,8 +100,9 @@ class ShardUnit {
   /// The averages become the gradients of the pieces, added to those that are there; members that are not `used` are
   /// left out.
   void finish_reduce(const std::vector<bool>& used);
-  /// Whether the gradients are exactly those that the last finish_reduce() has set: neither cleared nor changed.
-  bool gradients_untouched() const;
+  /// A member whose piece still has an averaged gradient that is not 0, or -1. Without a gradient there is nothing to
+  /// read.
+  int first_with_gradient() const;
 
   // --- what belongs to the numbers of a member, one for one
 
@@ -142,7 +143,6 @@ class ShardUnit {
   torch::Tensor reduce_into_;  // reduced_, or a temporary: of another type, or when pieces hold gradients already
   Work reduce_;
   bool reducing_ = false;
-  std::vector<int64_t> gradient_versions_;  // when finish_reduce() had set them; -1: no gradient
 };
 
 }  // namespace trireme::parallel

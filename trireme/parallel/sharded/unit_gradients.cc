@@ -28,7 +28,7 @@ bool is_trained(const ShardUnit& unit) {
 }  // namespace
 
 UnitGradients::UnitGradients(std::vector<ShardUnit>& units, const Group& group, ShardFailure& failure)
-    : units_(units), group_(group), failure_(failure), reduce_order_(units.size()) {
+    : units_(units), group_(group), failure_(failure), roll_call_(group), reduce_order_(units.size()) {
   std::iota(reduce_order_.rbegin(), reduce_order_.rend(), 0);  // backward meets the last layers first
 }
 
@@ -47,31 +47,55 @@ void UnitGradients::watch(const std::function<void(UnitPlace)>& on_gradient) {
     }
 }
 
-void UnitGradients::begin_backward(bool written) {
+void UnitGradients::begin_backward(bool written, uint64_t model) {
   if (broken_)
     throw PeerError(
         "rank {}: an earlier backward() has failed, so the ranks' gradients can no longer be averaged; start again "
         "from a checkpoint, with a new world",
         group_.rank());
-  refuse_unused_averages(written);
+  call_roll(complaint_of_left_overs(written), model);
   in_backward_ = true;
   next_to_reduce_ = 0;
   under_way_.clear();
 }
 
-// Averages that nobody has used or cleared would be added to the next ones without a word.
-void UnitGradients::refuse_unused_averages(bool written) {
-  const bool untouched =
-      std::any_of(units_.begin(), units_.end(), [](const ShardUnit& unit) { return unit.gradients_untouched(); });
-  if (untouched && !written)
+// Averages that no optimizer has used, or that were not cleared, would be added to the next ones without a word.
+std::string UnitGradients::complaint_of_left_overs(bool written) const {
+  const auto left =
+      std::find_if(units_.begin(), units_.end(), [](const ShardUnit& unit) { return unit.first_with_gradient() >= 0; });
+  if (left == units_.end()) return "";
+  const std::string& name = left->members()[static_cast<size_t>(left->first_with_gradient())].name;
+  if (!written)
+    return fmt::format(
+        "the gradients of the last backward were used by no optimizer (parameter {} has one still): make it from "
+        "model.parameters(), not from model->parameters(), after the model was wrapped. To add up several backwards, "
+        "use "
+        "no_sync() for all but the last",
+        name);
+  return fmt::format(
+      "the gradients of the last backward were not cleared (parameter {} has one still): call zero_grad() of the "
+      "optimizer; model->zero_grad() does not know the split gradients. A parameter that no optimizer steps needs "
+      "requires_grad_(false)",
+      name);
+}
+
+// A few bytes. A piece may be empty on some ranks, and a parameter may have been frozen on one alone: all must know.
+void UnitGradients::call_roll(const std::string& complaint, uint64_t model) {
+  if (group_.size() == 1) {
+    if (!complaint.empty()) failure_.fail(complaint);
+    return;
+  }
+  roll_call_.begin({.active = complaint.empty(), .model = model});
+  roll_call_.wait();
+  if (roll_call_.active().size() < static_cast<size_t>(group_.size()))
+    for (const std::string& reason : all_gather_object(complaint, group_))
+      if (!reason.empty()) failure_.fail(reason);
+  if (const int other = roll_call_.with_another_model(); other >= 0)
     failure_.fail(
-        "the gradients of the last backward were used by no optimizer: make it from model.parameters(), not from "
-        "model->parameters(), after the model was wrapped. To add up several backwards, use no_sync() for all but the "
-        "last");
-  if (untouched)
-    failure_.fail(
-        "the gradients of the last backward were not cleared: call zero_grad() of the optimizer; model->zero_grad() "
-        "does not know the split gradients");
+        fmt::format("the model of rank {} is not like this rank's any more: requires_grad or layers were changed on "
+                    "one rank alone; "
+                    "make the same change on every rank",
+                    other));
 }
 
 void UnitGradients::take(const UnitPlace& place) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/parallel/gradient_watch.h"
+#include "trireme/parallel/roll_call.h"
 #include "trireme/parallel/sharded/shard_failure.h"
 #include "trireme/parallel/sharded/shard_unit.h"
 
@@ -31,9 +32,10 @@ class UnitGradients {
   void watch(const std::function<void(UnitPlace)>& on_gradient);
 
   bool in_backward() const { return in_backward_; }
-  /// UsageError when the gradients of the last backward were not used or not cleared. `written`: an optimizer has
-  /// stepped since then.
-  void begin_backward(bool written);
+  /// Called by every rank. UsageError on every one when gradients of the last backward were not used or not cleared on
+  /// any of them, or when their models have come to differ. `written`: an optimizer has stepped since then. `model` is
+  /// ModelParameters::fingerprint().
+  void begin_backward(bool written, uint64_t model);
   void take(const UnitPlace& place);
   /// Reduces what is left; the averages are the pieces' gradients then. Called by every rank.
   void end_backward();
@@ -41,7 +43,8 @@ class UnitGradients {
   void give_up() noexcept;
 
  private:
-  void refuse_unused_averages(bool written);
+  std::string complaint_of_left_overs(bool written) const;
+  void call_roll(const std::string& complaint, uint64_t model);
   void reduce_what_is_complete();
   void start_reduce(size_t unit);
   void take_local_gradients();
@@ -52,6 +55,7 @@ class UnitGradients {
   std::vector<ShardUnit>& units_;
   Group group_;
   ShardFailure& failure_;
+  RollCall roll_call_;
   std::vector<std::unique_ptr<GradientWatch>> watches_;
   std::vector<UnitPlace> places_;  // of all parameters, unit by unit
   bool in_backward_ = false;

@@ -6,7 +6,9 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "trireme/core/error.h"
 #include "trireme/optim/param_groups.h"
@@ -41,11 +43,29 @@ std::vector<UnitMember> members_of(const torch::nn::Module& module, std::optiona
   return members;
 }
 
-std::vector<PlannedTensor> planned(const std::vector<UnitMember>& members) {
-  std::map<std::tuple<torch::ScalarType, torch::ScalarType, std::string, bool>, int> kinds;
+void require_own_memory(const torch::nn::Module& module) {
+  std::unordered_map<const void*, std::pair<std::string, torch::Tensor>> seen;
+  for (const auto& item : module.named_parameters()) {
+    if (item.value().numel() == 0) continue;
+    const auto [found, is_new] = seen.try_emplace(item.value().const_data_ptr(), item.key(), item.value());
+    const auto& [name, other] = found->second;
+    if (!is_new && !other.is_same(item.value()))
+      throw UsageError(
+          "ShardedDataParallel: parameters {} and {} are different tensors that share memory; tie them by using one "
+          "tensor in both layers",
+          name, item.key());
+  }
+}
+
+std::vector<PlannedTensor> planned(const std::vector<UnitMember>& members, const std::vector<torch::Tensor>& alone) {
+  const auto is_alone = [&](const torch::Tensor& parameter) {
+    return std::any_of(alone.begin(), alone.end(), [&](const torch::Tensor& one) { return one.is_same(parameter); });
+  };
+  std::map<std::tuple<torch::ScalarType, torch::ScalarType, std::string, bool, std::string>, int> kinds;
   std::vector<PlannedTensor> result;
   for (const auto& [name, parameter, type] : members) {
-    const auto key = std::tuple(parameter.scalar_type(), type, parameter.device().str(), parameter.requires_grad());
+    const auto key = std::tuple(parameter.scalar_type(), type, parameter.device().str(), parameter.requires_grad(),
+                                is_alone(parameter) ? name : "");
     const int kind = kinds.try_emplace(key, static_cast<int>(kinds.size())).first->second;
     result.push_back({parameter.numel(), static_cast<int64_t>(c10::elementSize(type)), kind});
   }

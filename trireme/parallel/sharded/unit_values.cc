@@ -43,6 +43,8 @@ void UnitValues::let_go() {
   change_uses(-1);
   for (ShardUnit& unit : units_)
     if (unit.resident()) unit.absorb_writes();
+  // Each rank has kept its own part of what was written: the others' parts must come from them.
+  if (keep_parameters_ && holds_ == 0) rewritten_ = true;
   release_idle_units();
 }
 
@@ -58,9 +60,9 @@ void UnitValues::need(size_t unit) {
 
 // After a step the values of all units are old, and forward will need all of them: they travel while it computes.
 void UnitValues::refresh_all() {
-  if (!old_) return;
+  if (!old_ && !rewritten_) return;
   agree_to_gather(0);
-  old_ = false;
+  old_ = rewritten_ = false;
   for (ShardUnit& unit : units_) unit.start_gather();
 }
 

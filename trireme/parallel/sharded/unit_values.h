@@ -52,8 +52,9 @@ class UnitValues {
   std::vector<int> in_use_;  // how many operators use each unit now, and holds
   int holds_ = 0;
   GatherOrder order_;
-  bool old_ = false;      // a shard was written to since the last gather
-  bool written_ = false;  // a shard was written to since the last backward
+  bool old_ = false;        // a shard was written to since the last gather
+  bool rewritten_ = false;  // the ranks may have written different values while all was whole
+  bool written_ = false;    // a shard was written to since the last backward
 };
 
 }  // namespace trireme::parallel

@@ -23,7 +23,7 @@ int64_t part_of(int64_t size, const char* layer, const char* what, const Group& 
   if (size < 1 || size % group.size() != 0)
     throw UsageError("{}: {} {} do not divide among {} ranks; take a multiple of {}", layer, size, what, group.size(),
                      group.size());
-  detail::require_same_random(group, fmt::format("their parts of a {} would not be of one layer", layer),
+  detail::require_same_random(group, torch::kCPU, fmt::format("their parts of a {} would not be of one layer", layer),
                               "call torch::manual_seed with one seed on every rank before the layers are made");
   return size / group.size();
 }

@@ -97,7 +97,7 @@ Tensor parallel_dropout(const Tensor& x, double dropout, bool sequence_parallel,
     return torch::dropout(x, dropout, /*train=*/true);
   }
   detail::require_same_random(
-      group, "dropout on activations that all of them have would differ",
+      group, x.device(), "dropout on activations that all of them have would differ",
       "seed them alike on every rank, after the model is made or restored: seed_along(mesh[\"data\"], seed)");
   return torch::dropout(x, dropout, /*train=*/true);
 }

@@ -19,9 +19,9 @@
 #include <cstdint>
 
 #include "trireme/comm/group.h"
+#include "trireme/nn/tensor_module.h"
 #include "trireme/parallel/tensor/layers.h"
 #include "trireme/parallel/tensor/sequence.h"
-#include "trireme/parallel/tensor/tensor_module.h"
 
 namespace trireme::nn {
 
