@@ -3,9 +3,11 @@
 By hand: trireme launch -n 2 trireme train -c config.yaml   (trainer_case.py has the configuration)
 """
 
+import json
 import re
 import shutil
 import signal
+from array import array
 from pathlib import Path
 
 from trainer_case import CONFIG, DISTILLATION, PLAIN, SECONDS, TrainerCase
@@ -101,6 +103,65 @@ class Ranks(TrainerCase):
         self.assert_ends(result, 0)
         for rank in range(2):
             self.assert_says(result, rf"rank {rank}: stepped 1, then 0; changed 1, then 0; scale 128, then 64")
+
+
+class Sharded(TrainerCase):
+    """Global.parallel: what is split over the ranks, and what is saved, are the same training."""
+
+    def weights(self, out):
+        """{name: its numbers}"""
+        data = self.model("latest", f"{out}/LeNet")
+        size = int.from_bytes(data[:8], "little")
+        header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
+        return {name: array("f", body[slice(*entry["data_offsets"])])
+                for name, entry in header.items() if name != "__metadata__" and entry["dtype"] == "F32"}
+
+    def assert_same_weights(self, one, other):
+        first, second = self.weights(one), self.weights(other)
+        self.assertEqual(first.keys(), second.keys())
+        self.assertGreater(len(first), 5)
+        for name, numbers in first.items():
+            self.assertEqual(len(numbers), len(second[name]), name)
+            furthest = max(abs(a - b) for a, b in zip(numbers, second[name]))
+            self.assertLess(furthest, 1e-5, name)
+
+    def test_every_level_trains_the_same(self):
+        options = ["Optimizer.clip_norm=0.5", "EMA.decay=0.9", "Global.update_freq=2"]
+        plain = self.train("Global.output_dir=plain", *options, ranks=2)
+        for shard in ("optimizer", "gradients", "parameters"):
+            result = self.train(f"Global.output_dir={shard}", f"Global.parallel.shard={shard}", *options, ranks=2)
+            self.assert_says(result, "split over 2 ranks")
+            self.assert_same_weights(shard, "plain")
+            for line in ("[Avg]", "[EMA][Avg]"):
+                losses, wanted = ([numbers["loss"] for numbers in self.numbers(one, line)] for one in (result, plain))
+                self.assertEqual(len(losses), len(wanted), result)
+                for loss, other in zip(losses, wanted):
+                    self.assertAlmostEqual(loss, other, places=4)
+
+    def test_going_on_with_another_layout(self):
+        self.train("Global.output_dir=plain", "Global.epochs=3", ranks=2)
+        for epochs, shard in ((1, "parameters"), (2, "none"), (3, "gradients")):
+            self.train("Global.output_dir=mixed", f"Global.epochs={epochs}", f"Global.parallel.shard={shard}", ranks=2,
+                       more=["--resume", "auto"])
+        self.assert_same_weights("mixed", "plain")
+
+    def test_mixed_precision(self):
+        options = ["AMP.use_amp=True", "AMP.level=O2", "AMP.dtype=bfloat16", "Global.epochs=8"]
+        result = self.train(*options, "Global.parallel.shard=parameters", ranks=2)
+        losses = [numbers["loss"] for numbers in self.numbers(result, "[Train][Epoch") if "loss" in numbers]
+        self.assertLess(losses[-1], losses[0], result)
+
+    def test_what_cannot_be(self):
+        for override, *words in (
+            ("data=3", "Global.parallel.data", "3 ranks", "2 were started"),
+            ("data=0", "Global.parallel.data", "-1 for all"),
+            ("pipe=2", "Global.parallel.pipe", "LeNet", "resnet_layers"),
+            ("model=2", "Global.parallel.model", "LeNet", "parts of layers"),
+            ("shard=all", "Global.parallel.shard", "optimizer, gradients, parameters"),
+        ):
+            result = self.train(f"Global.parallel.{override}", ranks=2, code=None)
+            self.assertNotEqual(result.code, 0, result)
+            self.assert_says(result, *words)
 
 
 class ThreeWays(TrainerCase):

@@ -34,6 +34,18 @@ std::vector<int64_t> read_ranks(const Node& section) {
   return ranks;
 }
 
+Parallel read_parallel(const Node& section) {
+  Parallel parallel;
+  parallel.data = whole(section, "data", parallel.data, {.least = -1});
+  if (parallel.data == 0)
+    section.at("data").fail("expected a number of ranks, or -1 for all that the other axes leave");
+  parallel.pipe = whole(section, "pipe", parallel.pipe, {.least = 1});
+  parallel.model = whole(section, "model", parallel.model, {.least = 1});
+  parallel.shard = choice(section, "shard", parallel.shard, {"none", "optimizer", "gradients", "parameters"});
+  parallel.node = section;
+  return parallel;
+}
+
 void read_intervals(const Node& section, Global& global) {
   global.epochs = need_whole(section, "epochs", {.least = 1, .most = 1'000'000});
   global.save_interval = whole(section, "save_interval", 1, {.least = -1});
@@ -71,6 +83,7 @@ Global read_global(const Node& section) {
   global.image_shape = read_shape(section);
   global.seed = whole(section, "seed", 0);
   global.log_ranks = read_ranks(section);
+  global.parallel = read_parallel(section.section("parallel"));
   read_intervals(section, global);
   read_modes(section, global);
   global.node = section;

@@ -13,6 +13,15 @@ namespace trireme::config {
 
 enum class Device { cpu, gpu };
 
+/// How the ranks divide a training. Trireme's own section, Global.parallel.
+struct Parallel {
+  int64_t data = -1;           ///< ranks that have different pictures; -1: all
+  int64_t pipe = 1;            ///< ranks that have different layers
+  int64_t model = 1;           ///< ranks that have parts of each layer
+  std::string shard = "none";  ///< what the data axis splits: optimizer, gradients, parameters
+  Node node;
+};
+
 struct Global {
   std::string checkpoints;       ///< resume from here; empty: start
   std::string pretrained_model;  ///< weights to begin with; empty: as the model is made
@@ -33,6 +42,7 @@ struct Global {
   int64_t update_freq = 1;  ///< batches whose gradients make one step
   std::optional<int64_t> iter_per_epoch;
   std::vector<int64_t> log_ranks{0};
+  Parallel parallel;
   bool print_mem_info = true;
   std::string eval_mode = "classification";
   std::string train_mode;

@@ -58,12 +58,20 @@ Ranks::Ranks(const std::shared_ptr<torch::nn::Module>& module) : Ranks() {
 }
 
 void Ranks::share(const std::shared_ptr<torch::nn::Module>& trained,
-                  const std::vector<std::shared_ptr<torch::nn::Module>>& frozen) {
+                  const std::vector<std::shared_ptr<torch::nn::Module>>& frozen,
+                  const std::optional<ShardedOptions>& shard) {
   for (const auto& module : frozen) broadcast_state(*module, 0, world_);
-  if (is_trainable(*trained))
-    sync_ = std::make_shared<GradientSync>(trained, world_, DataParallelOptions{});
-  else
+  if (!is_trainable(*trained))
     broadcast_state(*trained, 0, world_);
+  else if (shard)
+    sync_ = std::make_shared<ShardSync>(trained, world_, *shard);
+  else
+    sync_ = std::make_shared<GradientSync>(trained, world_, DataParallelOptions{});
+}
+
+std::unique_ptr<GatheredParameters> Ranks::whole_weights() const {
+  const auto shards = std::dynamic_pointer_cast<ShardSync>(sync_);
+  return shards ? std::make_unique<GatheredParameters>(shards) : nullptr;
 }
 
 std::vector<std::vector<double>> Ranks::numbers_of_all(const std::vector<double>& mine) const {

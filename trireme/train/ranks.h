@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "trireme/parallel/data_parallel.h"
+#include "trireme/parallel/sharded_data_parallel.h"
 
 namespace trireme::train {
 
@@ -33,10 +34,15 @@ class Ranks {
   const Group& group() const { return world_; }
 
   /// Rank 0's weights for all. `trained` takes part in the exchange of gradients, unless nothing of it can be trained.
+  /// With `shard` it is split over the ranks, as ShardedDataParallel does: optimizers step optim::piece_of() its parameters.
   void share(const std::shared_ptr<torch::nn::Module>& trained,
-             const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {});
+             const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {},
+             const std::optional<ShardedOptions>& shard = {});
   /// What averages the gradients; null before share() and when there is nothing to train.
-  const std::shared_ptr<GradientSync>& sync() const { return sync_; }
+  const std::shared_ptr<GradientExchange>& sync() const { return sync_; }
+  /// While it lives, the weights are whole on every rank: to evaluate, where ranks may have different numbers of batches.
+  /// Null when they are not split.
+  std::unique_ptr<GatheredParameters> whole_weights() const;
 
   /// The numbers of each rank, by rank; their counts may differ.
   std::vector<std::vector<double>> numbers_of_all(const std::vector<double>& mine) const;
@@ -52,7 +58,7 @@ class Ranks {
  private:
   World world_;
   c10::Device device_;
-  std::shared_ptr<GradientSync> sync_;
+  std::shared_ptr<GradientExchange> sync_;
 };
 
 }  // namespace trireme::train

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "trireme/parallel/sync_batch_norm.h"
 #include "trireme/train/trainer/make_model.h"
@@ -25,6 +26,23 @@ void require_classification(const config::Global& global) {
     global.node.at("train_mode").fail("'{}' is not supported; leave the key out", global.train_mode);
 }
 
+/// UsageError for axes that the ranks do not fill, and for those that no classifier can be cut along.
+std::optional<ShardedOptions> sharding(const config::Parallel& parallel, const config::Arch& arch, int ranks) {
+  if (parallel.pipe > 1 || parallel.model > 1)
+    parallel.node.at(parallel.pipe > 1 ? "pipe" : "model")
+        .fail(
+            "{} cannot be cut into {} by a configuration, only its data axis can be split (shard: parameters). A "
+            "program can: Pipeline takes models::resnet_layers() and models::gpt_layers()",
+            arch.name, parallel.pipe > 1 ? "stages" : "parts of layers");
+  if (parallel.data > 0 && parallel.data != ranks)
+    parallel.node.at("data").fail("the data axis has {} ranks, but {} {} started; leave the key out, or launch as many",
+                                  parallel.data, ranks, ranks == 1 ? "was" : "were");
+  if (parallel.shard == "none") return std::nullopt;
+  return ShardedOptions{.shard = parallel.shard == "optimizer"   ? Shard::optimizer
+                                 : parallel.shard == "gradients" ? Shard::gradients
+                                                                 : Shard::parameters};
+}
+
 bool syncs_batch_norm(const config::Arch& arch) {
   return arch.use_sync_bn || std::any_of(arch.models.begin(), arch.models.end(),
                                          [](const auto& model) { return model.arch.use_sync_bn && !model.frozen; });
@@ -44,6 +62,7 @@ train::Ranks ready_ranks(const config::Global& global) {
 
 RoleModels ready_to_train(const config::TrainConfig& config, train::Ranks& ranks, InitialWeights initial) {
   require_classification(config.global);
+  const std::optional<ShardedOptions> shard = sharding(config.global.parallel, config.arch, ranks.me().size);
   seed(config, ranks);
   const bool named = !config.global.pretrained_model.empty();
   RoleModels net = make_network(config.arch, {.own_weights = named || initial.own_weights});
@@ -52,7 +71,7 @@ RoleModels ready_to_train(const config::TrainConfig& config, train::Ranks& ranks
   const AmpOptions amp = amp_of(config.amp, ranks.device().type());
   if (amp.level == AmpLevel::O2) optim::lower_precision(*net.trained(), amp.dtype);
   if (syncs_batch_norm(config.arch)) convert_sync_batch_norm(*net.trained(), ranks.group());
-  ranks.share(net.trained(), net.frozen());
+  ranks.share(net.trained(), net.frozen(), shard);
   return net;
 }
 

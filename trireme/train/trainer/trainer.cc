@@ -263,6 +263,7 @@ void Trainer::evaluate() {
 
 Results Trainer::evaluate_weights(WeightsKind kind) {
   const bool averaged = kind == WeightsKind::averaged;
+  const auto whole = ranks_.whole_weights();
   const Results results =
       evaluator_->run(net_, eval_amp(), {progress_.epoch, averaged, [this] { return loop_->signalled(); }});
   draw(averaged ? "eval_ema" : "eval", results);
