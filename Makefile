@@ -58,7 +58,8 @@ bench: build  ## side by side with the peers
 	bench/launch/launch_bench.py --write
 	bench/allreduce/allreduce_bench.py --write
 	bench/parameter_check/parameter_check_bench.py --write
-	bench/hybrid/hybrid_bench.py
+	bench/hybrid/hybrid_bench.py --write
+	bench/step/step_bench.py --write
 	bench/inference/inference_bench.py --write
 	bench/image/image_bench.py --write
 	bench/speedup/speedup_bench.py --write
