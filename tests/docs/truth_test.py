@@ -241,6 +241,37 @@ class Numbers(Case):
         before = pages.page("README.md").split("\n## ")[0]
         self.assertLessEqual(len(before.rstrip().splitlines()), 40)
 
+    def test_the_pages_say_when_a_second_sigterm_ends_a_process(self):
+        number = re.search(r"number == SIGTERM \? ([\d']+)", pages.page("trireme/core/preemption.cc"))[1]
+        seconds = ("no", "one", "two", "three", "four", "five")[int(number.replace("'", "")) // 10**9]
+        told = [(path.name, when) for path in (pages.ROOT / "docs").glob("*.md")
+                for when in re.findall(r"second SIGTERM,? (.{0,60})", " ".join(path.read_text().split()))]
+        self.assertEqual({name for name, _ in told}, {"train.md", "checkpoint.md", "model.md"})
+        for name, when in told:
+            self.assertTrue(when.startswith(f"{seconds} seconds or more after the first"), f"{name}: {when}")
+
+    def test_the_files_of_paddleclas_are_counted(self):
+        """The rows of the table and the numbers in the sentences around it add up."""
+        page = pages.page("docs/train.md")
+        text = " ".join(page.split())
+        total, run = map(int, re.search(r"\((\d+) at commit \w+\), (\d+) train", text).groups())
+        refused = map(int, re.search(r"in (\d+) the network is not in the zoo, and in (\d+) an operator", text).groups())
+        cells = [row[1] for row in pages.table_under(page, "PaddleClas' configurations and weights")[1:]]
+        counts = [re.match(r"(?:all )?(\d+)", cell) for cell in some(cells, "rows")]
+        self.assertEqual(sum(int(count[1]) if count else cell.count("`") // 2 for count, cell in zip(counts, cells)), run)
+        self.assertEqual(run + sum(refused), total)
+
+
+class Changelog(Case):
+    def test_nothing_stands_twice(self):
+        """A merge leaves halves of entries, and entries in two wordings."""
+        newest = pages.page("CHANGELOG.md").split("\n## ")[1]
+        for entry in some(re.split(r"^- ", newest, flags=re.M)[1:], "entries"):
+            self.assertTrue(entry.split("\n###")[0].rstrip().endswith("."), f"not a whole entry: {entry}")
+        words = newest.split()
+        phrases = [" ".join(words[i:i + 6]) for i in range(len(words) - 5)]
+        self.assertEqual({phrase for phrase in phrases if phrases.count(phrase) > 1}, set())
+
 
 if __name__ == "__main__":
     main()

@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 DUMP = os.environ.get("EXPORT_DUMP", str(HERE.parents[1] / "build/bin/export_dump"))
 PATIENCE = 400
 LIMIT = 1e-4
-NETWORKS = 46  # 31 different ones of the zoo, EveryOperator, and 14 of operator_cases.h
+NETWORKS = 48  # 31 different ones of the zoo, EveryOperator, and 16 of operator_cases.h
 SMALL = 8
 
 

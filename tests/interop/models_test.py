@@ -64,8 +64,14 @@ class PaddleClasResNet(unittest.TestCase):
     def test_18_with_its_first_shortcut(self):
         self.compare(18)
 
+    def test_34(self):
+        self.compare(34)
+
     def test_50(self):
         self.compare(50)
+
+    def test_101(self):
+        self.compare(101)
 
 
 COMPARE = """

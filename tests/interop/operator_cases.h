@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using Tensor = torch::Tensor;
@@ -174,17 +176,43 @@ inline OperatorCase patches_case() {
   });
 }
 
+struct RecurrentOptions {
+  int64_t layers = 2;
+  bool both_ways = true;
+  bool batch_first = true;
+  bool bias = true;
+  bool given_state = false;  ///< a weight, the same for all pictures
+};
+
+/// `start` is empty, or has the state and the cell.
+inline Tensors run_layer(torch::nn::LSTM& layer, const Tensor& x, const Tensors& start) {
+  std::optional<std::tuple<Tensor, Tensor>> given;
+  if (!start.empty()) given.emplace(start[0], start[1]);
+  const auto [y, state] = layer->forward(x, given);
+  return {y, std::get<0>(state), std::get<1>(state)};
+}
+
+inline Tensors run_layer(torch::nn::GRU& layer, const Tensor& x, const Tensors& start) {
+  const auto [y, state] = layer->forward(x, start.empty() ? Tensor() : start[0]);
+  return {y, state};
+}
+
 template <typename Layer, typename LayerOptions>
-OperatorCase recurrent_case(const std::string& name, bool first) {
-  return make_case(name, 8, true, [first](Parts& parts) -> Body {
-    auto layer = parts.add(Layer(LayerOptions(24, 6).num_layers(2).bidirectional(true).batch_first(first)));
+OperatorCase recurrent_case(const std::string& name, const RecurrentOptions& options = {}) {
+  return make_case(name, 8, true, [options](Parts& parts) -> Body {
+    auto layer = parts.add(Layer(LayerOptions(24, 6)
+                                     .num_layers(options.layers)
+                                     .bidirectional(options.both_ways)
+                                     .batch_first(options.batch_first)
+                                     .bias(options.bias)));
+    Tensors states;
+    const int64_t sweeps = options.layers * (options.both_ways ? 2 : 1);
+    if (options.given_state) states = {parts.weight({sweeps, 1, 6}), parts.weight({sweeps, 1, 6})};
     return [=](const Tensor& images) mutable -> Tensors {
       const Tensor rows = images.slice(3, 0, 8).permute({0, 2, 1, 3}).flatten(2);  // N x H x 24
-      const auto [y, state] = layer->forward(first ? rows : rows.transpose(0, 1));
-      if constexpr (std::is_same_v<Layer, torch::nn::LSTM>)
-        return {y, std::get<0>(state), std::get<1>(state)};
-      else
-        return {y, state};
+      Tensors start;
+      for (const Tensor& state : states) start.push_back(state.expand({-1, images.size(0), -1}));
+      return run_layer(layer, options.batch_first ? rows : rows.transpose(0, 1), start);
     };
   });
 }
@@ -224,8 +252,11 @@ inline std::vector<OperatorCase> operator_cases() {
           layers_case(),
           positions_case(),
           patches_case(),
-          recurrent_case<nn::LSTM, nn::LSTMOptions>("LSTM", true),
-          recurrent_case<nn::GRU, nn::GRUOptions>("GRU", true),
-          recurrent_case<nn::LSTM, nn::LSTMOptions>("LSTM-sequence-first", false),
+          recurrent_case<nn::LSTM, nn::LSTMOptions>("LSTM"),
+          recurrent_case<nn::GRU, nn::GRUOptions>("GRU"),
+          recurrent_case<nn::LSTM, nn::LSTMOptions>("LSTM-sequence-first", {.batch_first = false}),
+          recurrent_case<nn::LSTM, nn::LSTMOptions>(
+              "LSTM-plain", {.layers = 1, .both_ways = false, .bias = false, .given_state = true}),
+          recurrent_case<nn::GRU, nn::GRUOptions>("GRU-plain", {.layers = 1, .both_ways = false, .batch_first = false}),
           transformer_case()};
 }
