@@ -44,7 +44,6 @@ void run(const std::string& network, int64_t batch, int steps, const std::string
   const auto net =
       models::create(network, {.dropout = network.starts_with("mobilenet") ? std::optional(0.0) : std::nullopt});
   io::load_into(*net, io::load_safetensors(weights), {.from = weights});
-  net->to(torch::MemoryFormat::ChannelsLast);
   DataParallel model(net, world);
   optim::Momentum sgd(net->parameters(), {.lr = 0.01, .momentum = 0.9});
   train::Step step(model, sgd, {.loss = torch::nn::CrossEntropyLoss()});

@@ -45,7 +45,8 @@ class SharedAllocator : public c10::Allocator {
 void install(int local_ranks) {
   const size_t memory = memory_of_machine();
   const size_t share = memory / static_cast<size_t>(std::max(1, local_ranks));
-  shm::Arena& arena = shm::Arena::make_for_process({.capacity = 2 * share, .keep = share / 2});
+  shm::Arena& arena =
+      shm::Arena::make_for_process({.capacity = 2 * share, .keep = share / 2, .shared = local_ranks > 1});
   static auto* const allocator = new SharedAllocator(arena);  // never destroyed: a thread may allocate until the end
   c10::SetCPUAllocator(allocator, kPriority);
 }

@@ -59,9 +59,8 @@ const std::vector<Variable>& variables() {
        "1: every backend compares the ranks' calls before each collective, so that a disagreement is an error that "
        "names both sides instead of a hang (shared memory always does)."},
       {"TRIREME_SHARED_TENSORS", Use::program,
-       "0: large CPU tensors stay in memory of their own, as libtorch allocates it, instead of where the other ranks "
-       "of "
-       "the host can read them in place; all_reduce then copies them through buffers."},
+       "0: large CPU tensors come from malloc, as libtorch allocates them, instead of from memory that is kept for the "
+       "next one and that the other ranks of the host can read in place; all_reduce then copies them through buffers."},
       {"TRIREME_FUSED", Use::program,
        "0: networks train layer by layer, as libtorch's own layers do, instead of by fused passes over the batch (CPU, "
        "float, channels last)."},

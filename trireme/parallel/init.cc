@@ -89,7 +89,7 @@ void log_start(const World& world, const comm::ContextOptions& options) {
 // Before the ranks meet: they tell each other where their tensors lie.
 void share_tensors(const World::State& state, const comm::ContextOptions& options) {
   const ParallelEnv& env = state.job.env;
-  const bool by_memory = env.local_world_size > 1 && options.backend != "gloo" && !options.mpi;
+  const bool by_memory = env.local_world_size == 1 || (options.backend != "gloo" && !options.mpi);
   if (by_memory && state.device.is_cpu() && env::get("TRIREME_SHARED_TENSORS") != "0")
     comm::share_large_tensors(env.local_world_size);
 }

@@ -1,14 +1,18 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <atomic>
+#include <chrono>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "trireme/core/error.h"
 #include "trireme/nn/batch_norm_state.h"
 #include "trireme/nn/fused/batch_norm_act.h"
 #include "trireme/nn/fused/inverted_residual.h"
+#include "trireme/nn/fused/threads.h"
 
 namespace trireme::nn::fused {
 namespace {
@@ -193,6 +197,35 @@ TEST(InvertedResidual, LeavesRunningStatisticsWhenTheyHaveHadTheirUpdate) {
   inverted_residual(block->block(), images(2, 16, 8));
   EXPECT_FALSE(torch::equal(before, block->project->bn()->running_var));
   EXPECT_EQ(2, block->project->bn()->num_batches_tracked.item<int64_t>());
+}
+
+// Two pieces of work that wait for each other end only when two threads are at work.
+TEST(OnThreads, RunsOnSeveralAtATime) {
+  const int before = torch::get_num_threads();
+  torch::set_num_threads(2);
+  std::atomic<int> arrived = 0;
+  std::atomic<bool> together = true;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  on_threads(2, [&](int64_t) {
+    ++arrived;
+    while (arrived < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    if (arrived < 2) together = false;
+  });
+  EXPECT_TRUE(together);
+  torch::set_num_threads(before);
+}
+
+TEST(OnThreads, DoesEachPieceOnceAndThrowsWhatOneThrows) {
+  for (const int64_t count : {0, 1, 2, 100}) {
+    std::vector<std::atomic<int>> done(static_cast<size_t>(count));
+    on_threads(count, [&](int64_t i) { ++done[static_cast<size_t>(i)]; });
+    for (const std::atomic<int>& one : done) EXPECT_EQ(1, one);
+  }
+  EXPECT_THROW(on_threads(8,
+                          [](int64_t i) {
+                            if (i == 5) throw UsageError("the sixth");
+                          }),
+               UsageError);
 }
 
 TEST(BatchNormAct, EqualsItsLayersInDouble) {

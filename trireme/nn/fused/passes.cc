@@ -1,6 +1,5 @@
 #include "trireme/nn/fused/passes.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -9,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+
+#include "trireme/nn/fused/threads.h"
 
 namespace trireme::nn::fused {
 namespace {
@@ -33,9 +34,7 @@ int64_t shares_of(int64_t images) {
 
 void over_images(int64_t images, const std::function<void(int64_t, int64_t, int64_t)>& f) {
   const int64_t shares = shares_of(images);
-  at::parallel_for(0, shares, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t share = begin; share < end; ++share) f(share, share * images / shares, (share + 1) * images / shares);
-  });
+  on_threads(shares, [&](int64_t share) { f(share, share * images / shares, (share + 1) * images / shares); });
 }
 
 float* scratch(int place, int64_t floats) {

@@ -31,9 +31,11 @@ UniqueFd make_file(size_t capacity) {
   return fd;
 }
 
+// Of a file, or plain memory where there is none.
 std::byte* map_whole(int fd, size_t capacity, int protection) {
-  void* base = ::mmap(nullptr, capacity, protection, MAP_SHARED | MAP_NORESERVE, fd, 0);
-  if (base == MAP_FAILED) throw SystemError(errno, "cannot map {} bytes of shared memory", capacity);
+  const int kind = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
+  void* base = ::mmap(nullptr, capacity, protection, kind | MAP_NORESERVE, fd, 0);
+  if (base == MAP_FAILED) throw SystemError(errno, "cannot map {} bytes of memory", capacity);
   return static_cast<std::byte*>(base);
 }
 
@@ -42,9 +44,9 @@ std::byte* map_whole(int fd, size_t capacity, int protection) {
 Arena::Arena(const Options& options)
     : capacity_(round_up(std::max<size_t>(options.capacity, 1), kPage)),
       keep_(options.keep),
-      fd_(make_file(capacity_)),
+      fd_(options.shared ? make_file(capacity_) : UniqueFd()),
       base_(map_whole(fd_.get(), capacity_, PROT_READ | PROT_WRITE)) {
-  ::madvise(base_, capacity_, MADV_HUGEPAGE);  // where the administrator allows it for shared memory
+  ::madvise(base_, capacity_, MADV_HUGEPAGE);  // where the administrator allows it
   cold_.insert(0, capacity_);
 }
 
@@ -63,19 +65,22 @@ Arena& Arena::make_for_process(const Options& options) {
 
 Arena* Arena::of_process() {
   const std::lock_guard lock(g_arena_mutex);
-  return g_arena;
+  return g_arena != nullptr && g_arena->fd_ ? g_arena : nullptr;
 }
 
 // The child's view of the same file becomes private: what it writes, the parent does not see. Only calls that are
 // allowed between fork and exec; another thread of the parent may have held the mutex, so it is not taken.
 void Arena::in_forked_child() {
   g_arena->open_ = false;
+  if (!g_arena->fd_) return;
   static_cast<void>(::mmap(g_arena->base_, g_arena->capacity_, PROT_READ | PROT_WRITE,
                            MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, g_arena->fd_.get(), 0));
 }
 
-// Asked for at once: no memory is an answer here, and a SIGBUS at the first touch.
+// Of a file asked for at once: no memory is an answer here, and a SIGBUS at the first touch. Plain memory comes when it is
+// touched, by the thread that does.
 bool Arena::fetch_pages(size_t place, size_t size) const {
+  if (!fd_) return true;
 #ifdef MADV_POPULATE_WRITE
   if (::madvise(base_ + place, size, MADV_POPULATE_WRITE) == 0) return true;
   if (errno != EINVAL) return false;  // EINVAL: a kernel before 5.14
@@ -84,6 +89,7 @@ bool Arena::fetch_pages(size_t place, size_t size) const {
 }
 
 bool Arena::drop_pages(size_t place, size_t size) const {
+  if (!fd_) return ::madvise(base_ + place, size, MADV_DONTNEED) == 0;
   return ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(place),
                      static_cast<off_t>(size)) == 0;
 }

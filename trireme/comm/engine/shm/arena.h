@@ -5,8 +5,8 @@
 //   void* block = arena.allocate(25 << 20);                              // null when it is full
 //   ArenaView view = open_arena(identity);                               // another rank's, read-only
 //
-// It is one file in memory without a name, as large as may be needed and mapped as a whole, of which only what was
-// handed out has pages. Blocks that come back keep their pages for the next one of their size, which is where much of
+// It is one file in memory without a name (not shared: plain memory), as large as may be needed and mapped as a whole, of
+// which only what was handed out has pages. Blocks that come back keep their pages for the next one of their size, which is where much of
 // the time of a training step on a CPU goes otherwise: the kernel fetching and clearing pages.
 //
 // What a child made by fork() writes is its own, and it gets no new blocks; a page that it has not written shows what
@@ -35,6 +35,7 @@ class Arena {
   struct Options {
     size_t capacity = 0;  ///< of addresses, not of memory; rounded up to pages
     size_t keep = 0;      ///< how many bytes of free blocks keep their pages
+    bool shared = true;   ///< false: for a process without neighbours. Nobody else can read it; its pages may be huge
   };
 
   /// SystemError: no file in memory, or no addresses for it.
@@ -46,7 +47,7 @@ class Arena {
   /// The one whose tensors all groups of this process share; made by the first call, and never destroyed, because
   /// tensors may live until the very end. SystemError as above.
   static Arena& make_for_process(const Options& options);
-  /// Null when it was not made.
+  /// Null when it was not made, or not to be shared.
   static Arena* of_process();
 
   /// Whole pages with anything in them. Null when there is no room, or no memory to be had.
@@ -74,7 +75,7 @@ class Arena {
 
   const size_t capacity_;
   const size_t keep_;
-  UniqueFd fd_;
+  UniqueFd fd_;  // none: not shared
   std::byte* base_;
   mutable Mutex mutex_;
   std::atomic<bool> open_ = true;               // false in a forked child, whose mutex nobody may ever release

@@ -86,6 +86,27 @@ TEST(Arena, KnowsWhereItsBytesLie) {
   EXPECT_EQ(arena.place_of(&elsewhere, sizeof elsewhere), std::nullopt);
 }
 
+TEST(Arena, WithoutNeighboursKeepsAndDropsPagesToo) {
+  Arena arena({.capacity = 64 * kMega, .keep = 2 * kMega, .shared = false});
+  EXPECT_LT(arena.fd(), 0);
+  auto* block = static_cast<unsigned char*>(arena.allocate(kMega));
+  ASSERT_NE(block, nullptr);
+  std::memset(block, 7, kMega);
+  arena.release(block);
+  EXPECT_EQ(arena.kept(), kMega);
+  auto* again = static_cast<unsigned char*>(arena.allocate(kMega));
+  EXPECT_EQ(again, block);
+  EXPECT_EQ(again[kMega - 1], 7) << "its page was kept";
+  auto* large = static_cast<unsigned char*>(arena.allocate(8 * kMega));
+  ASSERT_NE(large, nullptr);
+  std::memset(large, 7, 8 * kMega);
+  arena.release(large);
+  EXPECT_EQ(arena.kept(), 0u) << "more than it may keep";
+  EXPECT_EQ(large[0], 0) << "its pages are gone";
+  arena.release(again);
+  EXPECT_EQ(arena.used(), 0u);
+}
+
 TEST(Arena, ThreadsMayShareIt) {
   Arena arena({.capacity = 64 * kMega, .keep = 4 * kMega});
   testing::in_threads(4, [&](int rank) {
