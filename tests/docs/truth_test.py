@@ -237,6 +237,15 @@ class Numbers(Case):
         gloo, ours = map(float, row.groups())
         self.assertIn(f"[beside Gloo](docs/benchmarks.md#all_reduce): {gloo / ours:.1f} times as fast)", self.readme)
 
+    def test_readme_cites_the_step_benchmark(self):
+        row = r"^\| mobilenet_v3_small, 64 \| {} \| .* \| ([\d.]+) x \|$"
+        times = [re.search(row.format(who), self.bench("step"), re.M)
+                 for who in ("PyTorch eager, channels last", r"torch\.compile", "Paddle")]
+        self.assertTrue(all(times), "docs/benchmarks.md has no table of steps; run `make bench` on an idle machine")
+        eager, compiled, paddle = (f"{float(one[1]):.1f}" for one in times)
+        self.assertIn(f"[{eager} times the speed of PyTorch](docs/benchmarks.md#a-training-step), {compiled} times that of "
+                      f"torch.compile, {paddle} times that of Paddle", " ".join(self.readme.split()))
+
     def test_the_first_screen_is_one_screen(self):
         before = pages.page("README.md").split("\n## ")[0]
         self.assertLessEqual(len(before.rstrip().splitlines()), 40)
