@@ -92,7 +92,7 @@ void power_sgd_arguments(const World& world) {
       [&] {
         DataParallel(linear(), world, {.gradient_compression = GradientCompression::powersgd, .powersgd_rank = 0});
       },
-      "UsageError", {"rank 0", "at least 1"});
+      "UsageError", {"powersgd_rank = 0", "at least 1"});
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ BREAK_A_GROUP = {
     "unused_everywhere",
     "used_then_unused",
 }
-SECONDS = 600 if SANITIZED else 150
+SECONDS = 600 if SANITIZED else 300
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1"}
 
 

@@ -629,10 +629,8 @@ void pipeline_checkpoint(const World& world) {
     expected.run(0, 6);
     std::vector<PipelineLayout> all = layouts(world, {3}, 2);
     if (net.layers[0].name() == "in") {  // nothing is tied
-      const std::vector<PipelineLayout> more =
-          sharded({{1, {.micro_batches = 3}}, {degrees_of(world).back(), {.micro_batches = 3}}});
-      all.insert(all.begin() + 1, more.begin(), more.end());
-      all.push_back(more.back());
+      const std::vector<PipelineLayout> split = sharded({{world.size() >= 4 ? 2 : 1, {.micro_batches = 3}}});
+      all.insert(all.end(), split.begin(), split.end());
     }
     for (const PipelineLayout& layout : all) {
       PipelineTraining first(world, net, layout);
@@ -874,8 +872,10 @@ void pipeline_failing_backward(const World& world) {
   torch::optim::SGD sgd(pipe.parameters(), 0.1);
   const auto [x, y] = word_data(1);
   const bool guilty = pipe.describe().find("layers embed") != std::string::npos;
+  // Between hosts a connection may break before the reason has come.
+  const bool reason = guilty || world.backend() == "shm";
   require_error([&] { pipe.train_batch(x, y, sgd); }, guilty ? "UsageError" : "PeerError",
-                {"a gradient that is not liked"});
+                {reason ? "a gradient that is not liked" : "rank"});
 }
 
 }  // namespace

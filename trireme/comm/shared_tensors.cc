@@ -41,12 +41,13 @@ class SharedAllocator : public c10::Allocator {
   static inline shm::Arena* arena_ = nullptr;  // of the process; a deleter has no other way to know it
 };
 
-// As many addresses as one rank could ever use, but all ranks' arenas, which each of them maps, must fit in them too.
+// As many addresses as one rank could ever use, but all ranks' arenas, which each of them maps, must fit in them too. Plain
+// memory is not asked for before it is touched, so of that there is no more than the machine has: malloc refuses the rest.
 void install(int local_ranks) {
-  const size_t memory = memory_of_machine();
-  const size_t share = memory / static_cast<size_t>(std::max(1, local_ranks));
+  const bool shared = local_ranks > 1;
+  const size_t share = memory_of_machine() / static_cast<size_t>(std::max(1, local_ranks));
   shm::Arena& arena =
-      shm::Arena::make_for_process({.capacity = 2 * share, .keep = share / 2, .shared = local_ranks > 1});
+      shm::Arena::make_for_process({.capacity = shared ? 2 * share : share, .keep = share / 2, .shared = shared});
   static auto* const allocator = new SharedAllocator(arena);  // never destroyed: a thread may allocate until the end
   c10::SetCPUAllocator(allocator, kPriority);
 }

@@ -46,7 +46,7 @@ const DataParallelOptions& checked(const DataParallelOptions& options) {
 
 }  // namespace
 
-std::string describe(const DataParallelOptions& options) {
+std::string detail::describe(const DataParallelOptions& options) {
   return fmt::format(
       "comm_buffer_size = {} MB, last_comm_buffer_size = {} MB, find_unused_parameters = {}, broadcast_buffers = {}, "
       "static_graph = {}, gradient_compression = {}, powersgd_rank = {}, parameter_check_interval = {}",
@@ -64,7 +64,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
         hook_(compressed_gradients(options.gradient_compression, options.powersgd_rank)),
         parameters_(*module_),
         roll_call_(group_) {
-    parallel::require_same_settings(kWho, {describe(options)}, group_);
+    parallel::require_same_settings(kWho, {detail::describe(options)}, group_);
     require_same_model(*module_, group_, kWho);
     if (parameters_.trainable().empty())
       throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");

@@ -47,8 +47,10 @@ struct DataParallelOptions {
   int parameter_check_interval = 200;
 };
 
+namespace detail {
 /// "comm_buffer_size = 25 MB, …": for comparisons between ranks.
 std::string describe(const DataParallelOptions& options);
+}  // namespace detail
 
 /// Thread rule: one backward at a time.
 class GradientSync final : public GradientExchange {

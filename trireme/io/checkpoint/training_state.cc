@@ -161,7 +161,7 @@ std::pair<const parallel::PipelineModule*, std::string> pipeline_of(const Traini
     const parallel::PipelineModule* pipeline = as_pipeline(model);
     if (!pipeline || parameters.empty()) return nullptr;
     for (const auto& item : pipeline->optimized())
-      if (item.value().is_same(parameters[0])) return pipeline;
+      if (optim::piece_of(item.value()).is_same(parameters[0])) return pipeline;
     return nullptr;
   };
   if (state.model)

@@ -137,6 +137,8 @@ class Pipeline::State final : public GradientExchange {
   void check_tied();
   BatchWork work_of(const Batch& batch) const;
   BatchRun run(BatchWork work, const ScheduleTable& table);
+  template <typename Result>
+  Result or_abort(const std::function<Result()>& batch);
   void abort(const std::string& reason) override;
   Tensor shared_loss(const Tensor& mine) const;
 
@@ -299,11 +301,17 @@ BatchWork Pipeline::State::work_of(const Batch& batch) const {
 }
 
 BatchRun Pipeline::State::run(BatchWork work, const ScheduleTable& table) {
+  wire_.begin(table, plan_.shape, signature_, options_.dynamic_shapes);
+  BatchRun one(plan_, stages_, wire_, std::move(work));
+  one.run(table[static_cast<size_t>(pipe_.rank())]);
+  return one;
+}
+
+// A failure anywhere in a batch ends it on every rank, with the reason.
+template <typename Result>
+Result Pipeline::State::or_abort(const std::function<Result()>& batch) {
   try {
-    wire_.begin(table, plan_.shape, signature_, options_.dynamic_shapes);
-    BatchRun one(plan_, stages_, wire_, std::move(work));
-    one.run(table[static_cast<size_t>(pipe_.rank())]);
-    return one;
+    return batch();
   } catch (const std::exception& error) {
     failed_ = true;  // messages may be under way that nobody will take
     abort(without_backtrace(error));
@@ -334,26 +342,28 @@ Tensor Pipeline::State::shared_loss(const Tensor& mine) const {
 Tensor Pipeline::State::train(const Batch& batch, const std::function<Tensor(const Tensor&)>& scaled) {
   const torch::AutoGradMode with_gradients(true);
   ++batches_;
-  check_tied();
-  root_->ties().begin_batch();
-  BatchWork work = work_of(batch);
-  work.scaled = scaled;
-  work.exchange = enabled_;
-  const BatchRun done = run(std::move(work), training_);
-  root_->ties().end_batch(enabled_);
-  return shared_loss(done.loss());
+  return or_abort<Tensor>([&] {
+    check_tied();
+    root_->ties().begin_batch();
+    BatchWork work = work_of(batch);
+    work.scaled = scaled;
+    work.exchange = enabled_;
+    const BatchRun done = run(std::move(work), training_);
+    root_->ties().end_batch(enabled_);
+    return shared_loss(done.loss());
+  });
 }
 
 Tensor Pipeline::State::evaluate(const Batch& batch) {
   const nn::EvaluationMode mode(*root_);
   const torch::NoGradGuard no_grad;
-  return shared_loss(run(work_of(batch), evaluation_).loss());
+  return or_abort<Tensor>([&] { return shared_loss(run(work_of(batch), evaluation_).loss()); });
 }
 
 std::vector<Tensor> Pipeline::State::predict(const Batch& batch) {
   const nn::EvaluationMode mode(*root_);
   const torch::NoGradGuard no_grad;
-  return run(work_of(batch), evaluation_).outputs();
+  return or_abort<std::vector<Tensor>>([&] { return run(work_of(batch), evaluation_).outputs(); });
 }
 
 Pipeline::Pipeline(std::vector<PipelineLayer> layers, const Group& group, const PipelineOptions& options)

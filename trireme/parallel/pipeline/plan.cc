@@ -30,8 +30,8 @@ std::vector<std::string> agreed_on(const std::vector<PipelineLayer>& layers, con
                                  fmt::format("seed = {}", options.seed),
                                  fmt::format("dynamic_shapes = {}", options.dynamic_shapes),
                                  fmt::format("data of {} ranks", options.data.size()),
-                                 fmt::format("shard = {}", options.shard ? describe(*options.shard) : "none"),
-                                 describe(options.data_options),
+                                 fmt::format("shard = {}", options.shard ? detail::describe(*options.shard) : "none"),
+                                 detail::describe(options.data_options),
                                  fmt::format("{} layers", layers.size())};
   for (const PipelineLayer& layer : layers) {
     std::string line = fmt::format("layer {}", layer.name());

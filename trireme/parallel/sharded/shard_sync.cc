@@ -92,7 +92,7 @@ torch::OrderedDict<std::string, torch::Tensor> pieces_of(const torch::nn::Module
 // The model as all ranks begin with it.
 torch::nn::Module& agreed(torch::nn::Module& module, const ShardedOptions& options, const Group& group) {
   require_no_split_over(module, group, kWho);
-  parallel::require_same_settings(kWho, {describe(options)}, group);
+  parallel::require_same_settings(kWho, {detail::describe(options)}, group);
   require_same_model(module, group, kWho);
   parallel::require_own_memory(module);
   broadcast_state(module, 0, group);
@@ -101,7 +101,7 @@ torch::nn::Module& agreed(torch::nn::Module& module, const ShardedOptions& optio
 
 }  // namespace
 
-std::string describe(const ShardedOptions& options) {
+std::string detail::describe(const ShardedOptions& options) {
   const auto type = [](const std::optional<c10::ScalarType>& dtype) { return dtype ? c10::toString(*dtype) : "none"; };
   return fmt::format(
       "shard = {}, unit_size = {} MB, param_dtype = {}, reduce_dtype = {}, offload = {}, broadcast_buffers = {}",

@@ -48,8 +48,10 @@ struct ShardedOptions {
   bool offload = false;
 };
 
+namespace detail {
 /// "shard = 2, unit_size = 25 MB, …": for comparisons between ranks.
 std::string describe(const ShardedOptions& options);
+}  // namespace detail
 
 /// Thread rule: one forward or backward at a time.
 class ShardSync final : public GradientExchange {
