@@ -342,8 +342,8 @@ Tensor Pipeline::State::shared_loss(const Tensor& mine) const {
 Tensor Pipeline::State::train(const Batch& batch, const std::function<Tensor(const Tensor&)>& scaled) {
   const torch::AutoGradMode with_gradients(true);
   ++batches_;
+  check_tied();  // throws on every rank by itself: an abort could come before another rank's verdict
   return or_abort<Tensor>([&] {
-    check_tied();
     root_->ties().begin_batch();
     BatchWork work = work_of(batch);
     work.scaled = scaled;

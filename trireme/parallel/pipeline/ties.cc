@@ -144,8 +144,7 @@ void Ties::require_one_on_each_rank() const {
   for (const Tie& tie : ties_)
     if (tie.members.size() > tie.ranks.size())
       throw UsageError(
-          "Pipeline: {} tied parameters ({}) lie on {} pipe rank{}, but .shard needs each on a rank of its own; cut "
-          "the "
+          "Pipeline: {} tied parameters ({}) lie on {} pipe rank{}; .shard needs each on a rank of its own: cut the "
           "layers in another way (.begins), or drop .shard",
           tie.members.size(), trireme::join(tie.members, ", "), tie.ranks.size(), tie.ranks.size() == 1 ? "" : "s");
 }
