@@ -79,19 +79,19 @@ std::string UnitGradients::complaint_of_left_overs(bool written) const {
       name);
 }
 
-// A few bytes. A piece may be empty on some ranks, and a parameter may have been frozen on one alone: all must know.
+// A few bytes. A piece may be empty on some ranks, and a parameter may have been frozen on one alone: all must know. Every
+// rank throws by itself, so nothing is aborted: that could reach another rank before its own verdict.
 void UnitGradients::call_roll(const std::string& complaint, uint64_t model) {
-  if (group_.size() == 1) {
-    if (!complaint.empty()) failure_.fail(complaint);
-    return;
-  }
+  const auto refuse = [this](const std::string& reason) { throw UsageError("rank {}: {}", group_.rank(), reason); };
+  if (group_.size() == 1 && !complaint.empty()) refuse(complaint);
+  if (group_.size() == 1) return;
   roll_call_.begin({.active = complaint.empty(), .model = model});
   roll_call_.wait();
   if (roll_call_.active().size() < static_cast<size_t>(group_.size()))
     for (const std::string& reason : all_gather_object(complaint, group_))
-      if (!reason.empty()) failure_.fail(reason);
+      if (!reason.empty()) refuse(reason);
   if (const int other = roll_call_.with_another_model(); other >= 0)
-    failure_.fail(
+    refuse(
         fmt::format("the model of rank {} is not like this rank's any more: requires_grad or layers were changed on "
                     "one rank alone; "
                     "make the same change on every rank",
