@@ -311,7 +311,7 @@ void sharded_step_refuses(const World& world) {
                 {"level O2", "give ShardedDataParallel a param_dtype"});
 }
 
-// Clipping changes the gradients, and is no use of them.
+// Clipping changes gradients, but does not use them.
 void sharded_wrong_optimizer(const World& world) {
   for (const Shard shard : kShards)
     for (const bool clips : {false, true}) {

@@ -91,7 +91,7 @@ class ShardedDataParallel {
   }
 
   /// The model itself: layers, eval(), names without a prefix. After a step its parameters are whole only inside of an
-  /// operator or while gathered() lives; torch::save() is no operator. Calls through it do not report a failed gather:
+  /// operator or while gathered() lives; torch::save() is not one. Calls through it do not report a failed gather:
   /// the next model(x) or backward() does.
   auto operator->() { return &*module_; }
   M& module() { return module_; }

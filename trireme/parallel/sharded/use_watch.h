@@ -33,7 +33,7 @@ struct WatchedMemory {
   size_t place;
 };
 
-/// From now on the listener is told about operators with these among their inputs, until forget_uses(). The addresses
+/// From now on the listener sees operators with these among their inputs, until forget_uses(). The addresses
 /// must stay valid until then. Operators under at::DisableRecordFunctionGuard are not reported. Thread-safe.
 void listen_to_uses(const std::shared_ptr<UseListener>& listener, const std::vector<WatchedMemory>& memory);
 void forget_uses(const UseListener* listener);
