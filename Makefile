@@ -15,7 +15,7 @@ export CXX
 
 SOURCES = $(shell find $(wildcard trireme cli apps examples tests bench) -name '*.h' -o -name '*.cc')
 
-.PHONY: help build test sanitize interop demo bench install format tidy soak clean setup-test setup-sanitize format-check
+.PHONY: help build test sanitize interop demo bench install package format tidy soak clean setup-test setup-sanitize format-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -51,21 +51,18 @@ demo:  ## see it learn: two processes train together, a model is exported, an im
 	@cmake --build build --target trireme_demo
 	@setup/demo.sh build/bin
 
-# By hand: bench/training/training_bench.py, which trains for an hour, or needs a GPU, and bench/gpu/gpu_bench.py.
 bench: build  ## side by side with the peers
 	setup/setup.sh interop
 	cmake --build build --target trireme_benches
-	bench/launch/launch_bench.py --write
-	bench/allreduce/allreduce_bench.py --write
-	bench/parameter_check/parameter_check_bench.py --write
-	bench/hybrid/hybrid_bench.py --write
-	bench/step/step_bench.py --write
-	bench/inference/inference_bench.py --write
-	bench/image/image_bench.py --write
-	bench/speedup/speedup_bench.py --write
+	bench/run_all.py --write
 
 install: build  ## install below PREFIX (and DESTDIR)
-	umask 022 && cmake --install build --prefix $(PREFIX)
+	cmake --install build --prefix $(PREFIX)
+
+package:  ## tarball, Debian packages and a Python wheel of the launcher, in build/packages
+	setup/setup.sh package
+	cmake --preset release
+	umask 022 && cmake --build build --target trireme_packages
 
 format:  ## lay out all C++ files
 	clang-format-16 -i $(SOURCES)
@@ -82,7 +79,7 @@ soak: setup-sanitize  ## fuzz for ten minutes each, then run all tests REPEAT ti
 	cmake --build --preset debug
 	cmake --preset release
 	cmake --build --preset release
-	tests/soak/under_load.sh $(JOBS) tests/soak/repeat.sh $(REPEAT) ctest --preset soak -j $(JOBS)
+	TRIREME_CHAOS_SECONDS=300 tests/soak/under_load.sh $(JOBS) tests/soak/repeat.sh $(REPEAT) ctest --preset soak -j $(JOBS)
 
 clean:  ## remove the build folders (the cache of libtorch and peers stays)
 	rm -rf build build-*

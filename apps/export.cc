@@ -41,14 +41,6 @@ constexpr const char* kNotes =
     "  trireme export -c ResNet50.yaml -o Global.pretrained_model=output/ResNet50/best_model\n"
     "  trireme infer --model-dir inference --image photo.jpg\n";
 
-/// The network to export: of a distillation mostly the student.
-const Arch& main_arch(const Arch& arch) {
-  if (!arch.is_distillation()) return arch;
-  for (const config::DistilledModel& model : arch.models)
-    if (model.role == arch.infer_model_name) return model.arch;
-  return arch.models.back().arch;
-}
-
 models::ClassifierPtr load_network(const TrainConfig& config) {
   const config::Global& global = config.global;
   const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
@@ -57,7 +49,7 @@ models::ClassifierPtr load_network(const TrainConfig& config) {
       trainer::make_network(config.arch, {.only_main = true, .own_weights = !weights.empty()});
   if (!weights.empty())
     trainer::load_weights(*net.main(), weights, {.what = "Global.pretrained_model", .new_classes = false});
-  else if (!main_arch(config.arch).pretrained.wanted)
+  else if (!config.arch.main().pretrained.wanted)
     log_warning("no weights are named, so these are RANDOM ones, of use for tests only; for trained ones add -o {}",
                 shell_word("Global.pretrained_model=" + (trainer::output_folder(config) / "best_model").string()));
   return net.main();
@@ -112,7 +104,7 @@ bundle::Activation activation(const TrainConfig& config) {
 
 bundle::Description describe(const TrainConfig& config) {
   const auto [channels, height, width] = config.global.image_shape;
-  const Arch& arch = main_arch(config.arch);
+  const Arch& arch = config.arch.main();
   bundle::Description description{.model_name = arch.name,
                                   .input = {.channels = static_cast<int>(channels),
                                             .height = static_cast<int>(height),
@@ -136,12 +128,8 @@ fs::path folder_of(const config::Global& global) {
   return global.save_inference_dir;
 }
 
-/// Computes inference.onnx by OpenVINO; none where that is absent.
+/// Computes inference.onnx by OpenVINO.
 deploy::OpenOnnx onnx_opener() {
-  if (const auto reason = infer::why_no_engine(infer::EngineKind::openvino)) {
-    log_warning("{} is written without having been run, as OpenVINO is absent: {}", bundle::kOnnxFile, *reason);
-    return {};
-  }
   return [](const fs::path& folder, const bundle::Description& description) -> deploy::Scorer {
     const std::shared_ptr<infer::Engine> engine =
         infer::make_engine({.folder = folder, .kind = infer::EngineKind::openvino}, description);
@@ -154,13 +142,19 @@ deploy::OpenOnnx onnx_opener() {
   };
 }
 
+deploy::Options export_options() {
+  if (const auto reason = infer::why_no_engine(infer::EngineKind::openvino))
+    return {.any_size = true, .no_engine = "OpenVINO is absent: " + *reason};
+  return {.any_size = true, .open_onnx = onnx_opener()};
+}
+
 int export_network(const Options& /*options*/, const TrainConfig& config) {
   if (get_rank() != 0) return 0;  // all ranks have the same weights
   const bundle::Description description = describe(config);
   const fs::path folder = folder_of(config.global);
   const models::ClassifierPtr net = load_network(config);
   config.warn_unknown();
-  deploy::export_model(net, description, folder, {.any_size = true, .open_onnx = onnx_opener()});
+  deploy::export_model(net, description, folder, export_options());
   log_info("{} is exported to {}: {}, {}, {}; try: trireme infer --model-dir {} --image FILE", description.model_name,
            folder.string(), bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile,
            shell_word(folder.string()));

@@ -230,8 +230,10 @@ void tell_skipped(const Pictures& pictures, const std::string& sources) {
 }
 
 int answer(const InferOptions& options) {
-  const Pictures pictures =
-      find_pictures({.images = options.images, .lists = options.lists, .recursive = options.recursive});
+  const Pictures pictures = find_pictures({.images = options.images,
+                                           .lists = options.lists,
+                                           .image_root = options.image_root,
+                                           .recursive = options.recursive});
   tell_skipped(pictures, join(options.images, ", "));
   const Predictor predictor(options.model_dir, options.predictor);
   log_info("[infer] {}: {}", printable(predictor.model_name()), predictor.engine_name());

@@ -17,8 +17,11 @@ constexpr const char* kAbout =
     "Names the classes of pictures with a model that `trireme export` wrote. A line for each picture:\n"
     "  cat.jpg:\tclass id(s): [281, 285], score(s): [0.71, 0.12], label_name(s): ['tabby', 'Egyptian cat']\n";
 
-constexpr const char* kExitCodes =
-    "Exit code 0: every picture answered; 1: not all (what was wrong is on standard error); 2: wrong options.\n";
+constexpr const char* kNotes =
+    "Exit code 0: every picture answered; 1: not all (what was wrong is on standard error); 2: wrong options.\n"
+    "\nexamples\n"
+    "  trireme infer --model-dir inference --image cat.jpg\n"
+    "  trireme infer --model-dir inference --image pictures --batch-size 32 --format jsonl\n";
 
 CommandSyntax syntax_of(InferOptions& options) {
   const auto add_to = [](std::vector<std::string>& list) {
@@ -32,7 +35,7 @@ CommandSyntax syntax_of(InferOptions& options) {
       .command = "trireme infer",
       .usage = "--model-dir DIR --image FILE|DIR... [options]",
       .about = kAbout,
-      .notes = kExitCodes,
+      .notes = kNotes,
       .operand_advice = "give each file its own --image, or quote the pattern: --image '*.jpg'",
       .options = {
           {{"--model-dir"},
@@ -45,8 +48,12 @@ CommandSyntax syntax_of(InferOptions& options) {
            add_to(options.images)},
           {{"--list"},
            "FILE",
-           "names of such files, one a line, or - for standard input; several times",
+           "names of such files, one a line, a label may follow; or - for standard input; several times",
            add_to(options.lists)},
+          {{"--image-root"},
+           "DIR",
+           "folder that the names in a --list are relative to (default: the current one)",
+           text_into(options.image_root)},
           {{"--recursive"},
            "True|False",
            "folders with all their subfolders (default: False)",

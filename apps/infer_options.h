@@ -15,6 +15,7 @@ struct InferOptions {
   std::filesystem::path model_dir;
   std::vector<std::string> images;  ///< files, folders, patterns; "-": a picture on standard input
   std::vector<std::string> lists;   ///< files with a name a line; "-": standard input
+  std::string image_root;           ///< of the names in lists
   bool recursive = false;
   bool json_lines = false;
   int batch_size = 1;

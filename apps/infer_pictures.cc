@@ -112,14 +112,25 @@ std::string all_of_stdin() {
   return bytes;
 }
 
+/// The whole line where that is a file; else without the label behind it, as PaddleClas' lists have it.
+fs::path picture_in(const std::string& line, const fs::path& root) {
+  constexpr const char* kLabel = "0123456789,";  // several with commas
+  fs::path whole = root / as_file(line);
+  const size_t gap = line.find_last_of(" \t");
+  std::error_code ignored;
+  if (gap == std::string::npos || fs::exists(whole, ignored)) return whole;
+  const bool labelled = gap + 1 < line.size() && line.find_first_not_of(kLabel, gap + 1) == std::string::npos;
+  return labelled ? root / as_file(std::string(trim(line.substr(0, gap)))) : whole;
+}
+
 /// The names are not checked here: a picture that cannot be read gets its error when it is read, as any other does.
-Pictures in_list(const std::string& list) {
+Pictures in_list(const std::string& list, const fs::path& root) {
   const auto text = list == kStandardInput ? all_of_stdin() : read_file(list);
   if (!text) throw SystemError(errno, "cannot read the list {}", printable(list));
   Pictures found;
   for (std::string line : split(without_byte_order_mark(*text), '\n')) {
     if (line.ends_with('\r')) line.pop_back();
-    if (!trim(line).empty()) found.files.emplace_back(as_file(line));
+    if (!trim(line).empty()) found.files.push_back(picture_in(line, root));
   }
   if (found.files.empty()) throw UsageError("the list {} names no picture", printable(list));
   return found;
@@ -152,7 +163,7 @@ FileContent read_picture(const fs::path& file) {
 Pictures find_pictures(const PictureSources& sources) {
   Pictures all;
   for (const std::string& image : sources.images) append(all, of_image(image, sources.recursive));
-  for (const std::string& list : sources.lists) append(all, in_list(list));
+  for (const std::string& list : sources.lists) append(all, in_list(list, sources.image_root));
   return all;
 }
 

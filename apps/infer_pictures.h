@@ -16,7 +16,8 @@ inline constexpr const char* kStandardInput = "-";
 
 struct PictureSources {
   std::vector<std::string> images;  ///< files, folders, patterns of glob(7), "-"
-  std::vector<std::string> lists;   ///< files with a name a line, or "-"
+  std::vector<std::string> lists;   ///< files with a name a line, which a label may follow, or "-"
+  std::string image_root;           ///< that the names in lists are relative to
   bool recursive = false;           ///< folders with their subfolders
 };
 

@@ -1,6 +1,7 @@
 // The subcommands of `trireme`. Each takes the words behind its name and returns an exit code; errors are thrown.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,9 @@ const std::vector<External>& externals();
 int doctor(const Words& words);
 int help(const Words& words);
 int launch(const Words& words);
+int report(const Words& words);
 int tipc(const Words& words);
+int top(const Words& words);
 int version(const Words& words);
 
 /// Runs a command by name, or the program `trireme-<name>`. Throws UsageError with a spelling hint when there is none.
@@ -36,6 +39,8 @@ int run_command(const std::string& name, const Words& words);
 /// The overview: what `trireme` alone prints.
 std::string overview();
 
+/// Where `trireme-<name>` is: beside this program, else in PATH.
+std::optional<std::string> find_external(const std::string& name);
 /// Runs `trireme-<name>` (the programs that need libtorch) in place of this process; returns only when there is none.
 void run_external(const std::string& name, const Words& words);
 

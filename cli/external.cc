@@ -21,17 +21,23 @@ std::vector<std::filesystem::path> folders() {
 
 }  // namespace
 
+std::optional<std::string> find_external(const std::string& name) {
+  for (const auto& folder : folders()) {
+    std::string program = (folder / ("trireme-" + name)).string();
+    if (::access(program.c_str(), X_OK) == 0) return program;
+  }
+  return std::nullopt;
+}
+
 void run_external(const std::string& name, const Words& words) {
   if (name.empty() || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-_") != std::string::npos) return;
-  for (const auto& folder : folders()) {
-    const std::string program = (folder / ("trireme-" + name)).string();
-    if (::access(program.c_str(), X_OK) != 0) continue;
-    std::vector<char*> arguments{const_cast<char*>(program.c_str())};
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    ::execv(program.c_str(), arguments.data());
-    throw SystemError(errno, "cannot start {}", program);
-  }
+  const auto program = find_external(name);
+  if (!program) return;
+  std::vector<char*> arguments{const_cast<char*>(program->c_str())};
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  ::execv(program->c_str(), arguments.data());
+  throw SystemError(errno, "cannot start {}", *program);
 }
 
 }  // namespace trireme::cli

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "trireme/core/env.h"
+#include "trireme/core/manual.h"
 #include "trireme/core/options.h"
 #include "trireme/core/version.h"
 
@@ -47,9 +48,23 @@ std::string environment_text() {
   return text;
 }
 
+std::string manual() {
+  Manual page("trireme", "distributed training for C++");
+  page.section("COMMANDS");
+  page.lines(overview());
+  page.section("SEE ALSO");
+  std::string pages;
+  for (const Command& command : commands())
+    if (command.run != help && command.run != version) pages += fmt::format("trireme-{}(1)\n", command.name);
+  for (const External& external : externals()) pages += fmt::format("trireme-{}(1)\n", external.name);
+  page.lines(pages);
+  return page.text();
+}
+
 }  // namespace
 
 int help(const Words& words) {
+  if (words == Words{std::string(kManual)}) return fmt::print("{}", manual()), 0;
   if (words.empty() || words[0] == "help" || words[0].starts_with('-')) {
     const CommandLine line = parse_command_line({.command = "trireme help", .operands = Operands::program}, words);
     return fmt::print("{}", overview()), 0;

@@ -13,7 +13,9 @@ namespace trireme::cli {
 const std::vector<Command>& commands() {
   static const std::vector<Command> table = {
       {"launch", "start a program as many processes, on one machine or several", launch},
-      {"doctor", "check this machine, or the way between machines (--ips a,b)", doctor},
+      {"doctor", "check this machine, the way between machines (--ips a,b), or a running job (--job log)", doctor},
+      {"top", "what the ranks of a running job do, and how fast", top},
+      {"report", "one HTML file about a job: curves, time line, ranks, logs", report},
       {"tipc", "test a model from training on many machines to inference, as a text file says", tipc},
       {"help", "explain a command or a topic, with examples", help},
       {"version", "print the version", version},
@@ -23,6 +25,7 @@ const std::vector<Command>& commands() {
 
 const std::vector<External>& externals() {
   static const std::vector<External> table = {
+      {"pack", "put the pictures of a list into one file, which is read faster"},
       {"train", "train an image classifier from a configuration (PaddleClas' files work)"},
       {"eval", "its accuracy with given weights"},
       {"export", "write it for inference: TorchScript, ONNX, and how to feed it"},

@@ -2,6 +2,9 @@
 #include <fmt/core.h>
 #include <glob.h>
 
+#include <set>
+
+#include "cli/commands.h"
 #include "cli/tipc_options.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -9,8 +12,6 @@
 
 namespace trireme::cli {
 namespace {
-
-using Words = std::vector<std::string>;
 
 struct GlobResult : glob_t {
   explicit GlobResult(const std::string& pattern) : glob_t{}, code(::glob(pattern.c_str(), 0, nullptr, this)) {}
@@ -63,14 +64,33 @@ std::string expected_for(const std::string& log, const Words& files) {
                    printable(join(files, ", ")));
 }
 
-bool compare_file(const std::string& gt, const std::string& log, const tipc::Tolerance& tolerance) {
+void print_note(const std::string& note) {
+  if (!note.empty()) fmt::print("note: {}\n", note);
+}
+
+/// A step that ran no inference leaves no log behind, which nobody would miss.
+bool all_used(const Words& gts, const std::set<std::string>& used) {
+  for (const std::string& gt : gts)
+    if (!used.contains(gt))
+      fmt::print("{}: no log was compared with it{}; is the log for it missing?\n", printable(gt),
+                 tipc::precision_in_name(gt).empty() ? "" : ", as none has its precision in its name");
+  return used.size() == std::set<std::string>(gts.begin(), gts.end()).size();
+}
+
+bool compare_file(const std::string& gt, const std::string& log, const TipcOptions& options) {
+  const tipc::Tolerance& tolerance = options.tolerance;
   const tipc::AnswerFile expected = answers_of(gt), found = answers_of(log);
-  const tipc::Comparison result = compare(expected, found, tolerance);
+  tipc::Comparison result = compare(expected, found, tolerance);
   fmt::print("{}: {} pictures, {} numbers compared with {}\n", found.file, result.pictures, result.numbers,
              expected.file);
-  for (const tipc::AnswerFile* file : {&expected, &found})
-    for (const std::string& note : {rounding_note(*file, tolerance), sameness_note(*file, tolerance)})
-      if (!note.empty()) fmt::print("note: {}\n", note);
+  for (const tipc::AnswerFile* file : {&expected, &found}) {
+    print_note(rounding_note(*file, tolerance));
+    const std::string sameness = sameness_note(*file, tolerance);
+    if (!options.distinct)
+      print_note(sameness);
+    else if (!sameness.empty())
+      result.wrong.push_back(sameness);
+  }
   if (result.same()) {
     fmt::print("Assert allclose passed! The results of {} and {} are consistent!\n", found.file, expected.file);
     return true;
@@ -87,13 +107,16 @@ int tipc_compare(const TipcOptions& options) {
     throw UsageError("compare takes no '{}'; quote a pattern: --log 'cpp_infer_*.log'",
                      printable(options.positional[0]));
   const Words gts = files_of("--gt", options.gt);
-  bool same = true, any = false;
+  std::set<std::string> used;
+  bool same = true;
   for (const std::string& log : files_of("--log", options.log)) {
     if (!options.precision.empty() && tipc::precision_in_name(log) != options.precision) continue;
-    any = true;
-    same &= compare_file(expected_for(log, gts), log, options.tolerance);
+    const std::string gt = expected_for(log, gts);
+    used.insert(gt);
+    same &= compare_file(gt, log, options);
   }
-  if (!any) throw UsageError("--precision {}: no log has it in its name", options.precision);
+  if (used.empty()) throw UsageError("--precision {}: no log has it in its name", options.precision);
+  if (options.precision.empty()) same &= all_used(gts, used);
   return same ? 0 : 1;
 }
 

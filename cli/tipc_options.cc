@@ -5,15 +5,15 @@
 #include <charconv>
 #include <cmath>
 
+#include "cli/commands.h"
 #include "trireme/core/error.h"
+#include "trireme/core/manual.h"
 #include "trireme/core/option_help.h"
 #include "trireme/core/options.h"
 #include "trireme/core/text.h"
 
 namespace trireme::cli {
 namespace {
-
-using Words = std::vector<std::string>;
 
 double tolerance_value(const Given& given) {
   double value = -1;
@@ -64,7 +64,11 @@ std::vector<Option> compare_options(TipcOptions& o) {
           {{"--precision"},
            "NAME",
            "only logs with fp32, fp16, bf16 or int8 in their names",
-           into(o.precision, precision_value)}};
+           into(o.precision, precision_value)},
+          {{"--distinct"},
+           "",
+           "it is a difference when all pictures of a file have the same answer, which only a note tells else",
+           into(o.distinct, bool_value)}};
 }
 
 struct Subcommand {
@@ -82,7 +86,11 @@ std::vector<Option> only_set(TipcOptions& options) {
 constexpr const char* kCases =
     "CONFIG is a file of `key:value` lines, like test_tipc/configs/ResNet50/train_infer_cpp.txt; the file\n"
     "test_tipc/README.md explains them. MODE: lite_train_lite_infer (default), lite_train_whole_infer,\n"
-    "whole_train_whole_infer, whole_infer, benchmark_train. On several machines, type the same command on each.\n";
+    "whole_train_whole_infer, whole_infer, benchmark_train. On several machines, type the same command on each.\n"
+    "\nexamples\n"
+    "  trireme tipc prepare test_tipc/configs/ResNet50/train_infer_cpp.txt\n"
+    "  trireme tipc run test_tipc/configs/ResNet50/train_infer_cpp.txt --set gpu_list=0,1\n"
+    "  trireme tipc list\n";
 
 constexpr Subcommand kSubcommands[] = {
     {"prepare", "CONFIG [MODE] [options]",
@@ -93,7 +101,7 @@ constexpr Subcommand kSubcommands[] = {
      only_set},
     {"compare", "--gt FILES --log FILES [options]",
      "Checks the answers in logs of inference against the expected ones.\n",
-     "example\n"
+     "examples\n"
      "  trireme tipc compare --gt 'expected_*.txt' --log 'test_tipc/output/ResNet50/*/*/cpp_infer_*.log'\n",
      compare_options},
 };
@@ -147,8 +155,7 @@ std::string tipc_overview() {
   text += "\nTests a model from training on many machines to inference, as a text file says.\n\n";
   for (const Subcommand& subcommand : kSubcommands)
     text += fmt::format("  {:<9} {}", subcommand.name, subcommand.about);
-  return text + "\n" + kCases + "\nexample\n  trireme tipc run test_tipc/configs/ResNet50/train_infer_cpp.txt --set " +
-         "gpu_list=0,1\n\noptions of one: trireme tipc SUBCOMMAND --help\n";
+  return text + "\n" + kCases + "\noptions of one: trireme tipc SUBCOMMAND --help\n";
 }
 
 std::string all_tables() {
@@ -158,6 +165,19 @@ std::string all_tables() {
     text += fmt::format("{}### trireme tipc {} {}\n\n{}", text.empty() ? "" : "\n", subcommand.name, subcommand.usage,
                         markdown_table(syntax_of(subcommand, unused)));
   return text;
+}
+
+std::string tipc_manual() {
+  Manual page("trireme tipc", "test a model from training on many machines to inference, as a text file says");
+  page.section("SYNOPSIS");
+  page.lines(tipc_overview());
+  TipcOptions unused;
+  for (const Subcommand& subcommand : kSubcommands) {
+    page.section(fmt::format("OPTIONS OF {}", subcommand.name));
+    const CommandSyntax syntax = syntax_of(subcommand, unused);
+    for (const OptionSpec* option : shown_options(syntax)) page.option(*option);
+  }
+  return page.text();
 }
 
 }  // namespace
@@ -174,6 +194,7 @@ const Words& tipc_subcommands() {
 std::string tipc_help(const std::string& topic) {
   if (topic.empty()) return tipc_overview();
   if (topic == kMarkdown) return all_tables();
+  if (topic == kManual) return tipc_manual();
   TipcOptions unused;
   return help_text(syntax_of(subcommand_named(topic), unused));
 }

@@ -21,6 +21,7 @@ struct TipcOptions {
   std::vector<std::string> gt, log;
   std::string precision;
   tipc::Tolerance tolerance;
+  bool distinct = false;
 };
 
 /// prepare, run, list, compare.

@@ -9,8 +9,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Trireme)
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/trireme DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "test_*.h" EXCLUDE PATTERN "*_impl.h" EXCLUDE)
-install(TARGETS trireme_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-add_dependencies(trireme_products trireme_cli)
+
+install(FILES LICENSE CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/trireme COMPONENT launcher)
 
 # --- find_package(Trireme) ---
 # What needs libtorch is a file of its own, which is read only when libtorch is there.

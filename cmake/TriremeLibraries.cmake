@@ -8,6 +8,7 @@ if(NOT TRIREME_INSTALL_LIBRARIES MATCHES "^(fetched|all|none)$")
   message(FATAL_ERROR "TRIREME_INSTALL_LIBRARIES is '${TRIREME_INSTALL_LIBRARIES}'; it must be fetched, all or none")
 endif()
 set(TRIREME_LIBRARY_DIR ${CMAKE_INSTALL_LIBDIR}/trireme)  # below the prefix
+set(TRIREME_SYSTEM_LIBRARIES ${TRIREME_LIBRARY_DIR}/system)
 
 # Whether a library is copied. `own` is the folder that the user has named for it, or empty.
 function(trireme_installs_library result own)
@@ -38,5 +39,7 @@ function(trireme_install_rpath target destination)
     endif()
     list(APPEND path ${folder})
   endforeach()
-  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${path}")
+  # Where packages bring the system's libraries along (TriremePackage.cmake).
+  file(RELATIVE_PATH system /${destination} /${TRIREME_SYSTEM_LIBRARIES})
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "${path};$ORIGIN/${system}")
 endfunction()

@@ -125,16 +125,19 @@ function(_trireme_link target scope dependency)
   endif()
 endfunction()
 
-# A libFuzzer program for input that a module reads from outside, and a short run of it under ctest (label fuzz):
+# A libFuzzer program for input that modules read from outside, and a short run of it under ctest (label fuzz):
 #   trireme_fuzz(store_fuzz MODULE store SOURCES fuzz/store_fuzz.cc CORPUS fuzz/corpus)
 # TRIREME_FUZZ_SECONDS in ctest's environment sets the length (`make soak`); 20 s by default.
 function(trireme_fuzz name)
-  cmake_parse_arguments(ARG "" "MODULE;CORPUS" "SOURCES" ${ARGN})
-  target_compile_options(trireme_${ARG_MODULE} PRIVATE -fsanitize=fuzzer-no-link)
+  cmake_parse_arguments(ARG "" "CORPUS" "MODULE;SOURCES" ${ARGN})
+  list(TRANSFORM ARG_MODULE PREPEND trireme_)
+  foreach(module IN LISTS ARG_MODULE)
+    target_compile_options(${module} PRIVATE -fsanitize=fuzzer-no-link)
+  endforeach()
   add_executable(${name} ${ARG_SOURCES})
   target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  target_link_libraries(${name} PRIVATE trireme_options trireme_${ARG_MODULE})
+  target_link_libraries(${name} PRIVATE trireme_options ${ARG_MODULE})
   set(found ${CMAKE_CURRENT_BINARY_DIR}/${name}-found)
   file(MAKE_DIRECTORY ${found})
   add_test(NAME fuzz.${name} COMMAND sh -c

@@ -23,7 +23,6 @@ int main(int argc, char** argv) try {
                 {.micro_batches = 8,
                  .schedule = Schedule::one_f_one_b,
                  .loss = [](const torch::Tensor& output, const torch::Tensor& y) { return torch::mse_loss(output, y); },
-                 .device = world.device(),
                  .data = mesh["data"]});
   torch::optim::Adam adam(pipe.parameters(), 1e-3);  // of this rank's layers
 

@@ -79,7 +79,7 @@ int main(int argc, char** argv) try {
     return nn::parallel_cross_entropy(logits, targets, mesh["model"]);
   };
   Pipeline pipe({layers.begin(), layers.end()}, mesh["pipe"],
-                {.micro_batches = kMicroBatches, .loss = loss_of, .device = world.device(), .data = mesh["data"]});
+                {.micro_batches = kMicroBatches, .loss = loss_of, .data = mesh["data"]});
   optim::AdamW adam(pipe.parameters(), {.lr = 3e-3});
 
   double first = 0, last = 0;

@@ -90,6 +90,8 @@ cat <<END
 What to try next:
   $bin/trireme launch -n 4 $bin/example_mnist      # more processes
   $bin/trireme launch -n 2 $bin/trireme train -c $config      # all 20 epochs
+  $bin/trireme launch --dashboard 8080 -n 2 $bin/example_mnist --epochs 100      # see it live at http://127.0.0.1:8080/
+  $bin/trireme top                                 # the same in another terminal of this folder
   $bin/trireme doctor                              # what this machine offers
   $bin/trireme launch -n 2 --wrap '1:timeout -s KILL 2' $bin/example_mnist      # rank 1 is killed: who, why, what next
 END

@@ -2,15 +2,17 @@
 # Installs what Trireme needs; does nothing, quickly, when all is there.
 #
 #   setup.sh build      compiler, libraries, libtorch, OpenVINO          (about 1.5 GB; 6 GB with a GPU)
-#   setup.sh test       also etcd, sshd, network tools
+#   setup.sh package    also what makes packages
+#   setup.sh test       also etcd, sshd, network tools, a bare Debian in a folder (0.3 GB)
 #   setup.sh sanitize   also clang and its tools
 #   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB), and Triton's HTTP client
-#   setup.sh where libtorch|openvino|peers|client      prints the folder; installs nothing
+#   setup.sh where libtorch|openvino|debian|peers|client      prints the folder; installs nothing
 #
 # Packages come from apt (setup/packages-*.txt), wheels from the Python package index (setup/versions.lock). Wheels go
 # into ${XDG_CACHE_HOME:-~/.cache}/trireme, shared by all clones; the user's Python is never touched.
 #
 #   TRIREME_TORCH_DIR=DIR        use this libtorch (an unpacked zip, or a Python's torch folder), download none
+#   TRIREME_LIBTORCH=cuda|cpu    fetch libtorch with or without its CUDA part; default: with, where there is a GPU
 #   TRIREME_OPENVINO_DIR=DIR     use this OpenVINO (the folder with cmake/, include/ and libs/), download none
 #   TRIREME_SKIP_PACKAGES=1      do not look at apt: the packages' equivalents are there
 #   PYTHON=python3               the Python that installs the wheels
@@ -22,6 +24,26 @@ python=${PYTHON:-python3}
 
 say() { echo "setup: $*" >&2; }
 die() { say "$@"; exit 1; }
+
+# --- progress -------------------------------------------------------------------------------------------------------
+
+# Until its input ends: one live line on a terminal, elsewhere a line every 20 s.
+tell_progress() {  # tell_progress WHAT FOLDER
+  local start=$SECONDS pause=20 before='' after=$'\n'
+  if [ -t 2 ]; then pause=1 before=$'\r\e[K' after=''; fi
+  while read -rt $pause || [ $? -gt 128 ]; do  # 128 and more: time is up
+    printf '%ssetup: %s: %s MB after %d s%s' "$before" "$1" "$(du -sm "$2" 2>/dev/null | cut -f 1)" $((SECONDS - start)) \
+      "$after" >&2
+  done
+  printf %s "$before" >&2
+}
+
+# What runs in between must not hold descriptor 8, by whose end the other side knows that all is done.
+begin_progress() {  # begin_progress WHAT FOLDER
+  exec 8> >(tell_progress "$@" 9>&-)
+  progress=$!
+}
+end_progress() { exec 8>&-; wait $progress; }
 
 # --- packages -------------------------------------------------------------------------------------------------------
 
@@ -44,8 +66,10 @@ apt_install() {
     trap "rm -f $policy" EXIT
   fi
   export DEBIAN_FRONTEND=noninteractive
-  apt-get -qq update
-  apt-get -qq -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@" $(known_to_apt $optional) >/dev/null
+  begin_progress packages /var/cache/apt/archives
+  apt-get -qq update 8>&-
+  apt-get -qq -y -o DPkg::Lock::Timeout=600 install --no-install-recommends "$@" $(known_to_apt $optional) >/dev/null 8>&-
+  end_progress
   if [ "$(trap -p EXIT)" ]; then rm -f "$policy"; trap - EXIT; fi
 }
 
@@ -89,16 +113,24 @@ peers_python() {
   die "the Python peers need Python 3.11, 3.12 or 3.13; set PYTHON to one"
 }
 
-# With a GPU libtorch's whole CUDA part is needed, else none of it.
-libtorch_section() { if [ -e /dev/nvidiactl ]; then echo cuda; else echo libtorch; fi; }
+# With a GPU libtorch's whole CUDA part is needed, else none of it. An image is built where there is no GPU.
+libtorch_section() {
+  case "${TRIREME_LIBTORCH:-}" in
+    cuda) echo cuda ;;
+    cpu) echo libtorch ;;
+    "") if [ -e /dev/nvidiactl ]; then echo cuda; else echo libtorch; fi ;;
+    *) die "TRIREME_LIBTORCH is '$TRIREME_LIBTORCH'; it must be cuda or cpu" ;;
+  esac
+}
 
 where() {
   case "$1" in
     libtorch) echo "${TRIREME_TORCH_DIR:-$cache/$(section_id "$(libtorch_section)")}" ;;
     openvino) echo "${TRIREME_OPENVINO_DIR:-$cache/$(section_id openvino)/openvino}" ;;
+    debian) echo "$cache/debian-bookworm" ;;
     peers) echo "$cache/$(section_id peers)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
     client) echo "$cache/$(section_id client)-$("$(peers_python)" -c 'import sys; print("py%d.%d" % sys.version_info[:2])')" ;;
-    *) die "unknown: where $1 (libtorch, openvino, peers, client)" ;;
+    *) die "unknown: where $1 (libtorch, openvino, debian, peers, client)" ;;
   esac
 }
 
@@ -134,6 +166,11 @@ fetch_client() {
   "$1/bin/python" -c 'import tritonclient.http' >&2
 }
 
+# What a new machine has: packages are tried there. mmdebstrap does without root, too.
+fetch_debian() {
+  mmdebstrap --quiet --variant=apt --include=ca-certificates,python3-venv bookworm "$1/root.tar" >&2
+}
+
 # Fills the folder once, however many clones ask at the same time. A folder without its mark was interrupted.
 cached() {  # cached DIR SIZE FUNCTION
   local dir=$1 size=$2 fetch=$3 start
@@ -146,7 +183,9 @@ cached() {  # cached DIR SIZE FUNCTION
     start=$SECONDS
     rm -rf "$dir"
     mkdir "$dir"
-    "$fetch" "$dir"
+    begin_progress "$size" "$dir"
+    "$fetch" "$dir" 8>&-
+    end_progress
     touch "$dir/.complete"
     say "done in $((SECONDS - start)) s"
   ) 9>"$dir.lock"
@@ -154,6 +193,7 @@ cached() {  # cached DIR SIZE FUNCTION
 
 libtorch() { [ -n "${TRIREME_TORCH_DIR:-}" ] || cached "$(where libtorch)" "libtorch (1.3 GB; with CUDA 6 GB)" fetch_libtorch; }
 openvino() { [ -n "${TRIREME_OPENVINO_DIR:-}" ] || cached "$cache/$(section_id openvino)" "OpenVINO (60 MB)" fetch_openvino; }
+debian() { cached "$(where debian)" "a bare Debian (0.3 GB)" fetch_debian; }
 peers() { cached "$(where peers)" "the Python peers (6 GB)" fetch_peers; }
 client() { cached "$(where client)" "Triton's HTTP client (170 MB)" fetch_client; }
 
@@ -161,9 +201,10 @@ client() { cached "$(where client)" "Triton's HTTP client (170 MB)" fetch_client
 
 case "${1:-}" in
   build) packages build; libtorch; openvino ;;
-  test) packages build test; libtorch; openvino ;;
-  sanitize) packages build test sanitize; libtorch; openvino ;;
-  interop) packages build test interop; libtorch; openvino; peers; client ;;
+  package) packages build package; libtorch; openvino ;;
+  test) packages build package test; libtorch; openvino; debian ;;
+  sanitize) packages build package test sanitize; libtorch; openvino ;;
+  interop) packages build package test interop; libtorch; openvino; debian; peers; client ;;
   where) where "${2:-}" ;;
   *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; exit 2 ;;
 esac

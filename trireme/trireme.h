@@ -18,6 +18,7 @@
 #include "trireme/launch/spawn.h"            // spawn
 #include "trireme/store/job.h"               // connect_job: the launcher without tensors
 #include "trireme/store/store.h"             // Store: the job's keys and values
+#include "trireme/watch/report.h"            // watch::report: a number for the dashboard
 
 #ifndef TRIREME_WITHOUT_TORCH
 #include <torch/torch.h>
@@ -27,6 +28,7 @@
 #include "trireme/comm/work.h"                       // Work: an operation under way
 #include "trireme/data/batch_ops.h"                  // data::Mixup, data::CutMix
 #include "trireme/data/collate.h"                    // data::Collate, data::pad_sequences
+#include "trireme/data/image/packed.h"               // data::pack_images
 #include "trireme/data/image_dataset.h"              // data::ImageDataset
 #include "trireme/data/loader.h"                     // data::Loader
 #include "trireme/data/mnist.h"                      // data::Mnist, data::FashionMnist
@@ -37,10 +39,13 @@
 #include "trireme/data/wrappers.h"                   // data::Map, Subset, Concat, Cache
 #include "trireme/deploy/export/export.h"            // deploy::export_model
 #include "trireme/io/checkpoint/checkpoint.h"        // Checkpoint: save, restore, preempted
+#include "trireme/io/checkpoint/whole_state_dict.h"  // whole_state_dict: weights that are split, on rank 0
 #include "trireme/io/module_state.h"                 // io::state_dict, io::load_into
 #include "trireme/io/safetensors.h"                  // io::load_safetensors, io::save_safetensors
 #include "trireme/models/gpt/gpt.h"                  // models::gpt: a language model
 #include "trireme/models/models.h"                   // models::create, models::lenet, models::resnet50, …
+#include "trireme/nn/batch_norm_act.h"               // nn::BatchNormAct, nn::convert_batch_norm_act
+#include "trireme/nn/channels_last.h"                // nn::to_channels_last
 #include "trireme/optim/amp.h"                       // optim::Autocast, GradScaler
 #include "trireme/optim/clip.h"                      // optim::clip_grad_norm
 #include "trireme/optim/ema.h"                       // optim::Ema

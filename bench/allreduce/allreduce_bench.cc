@@ -1,6 +1,7 @@
-// all_reduce between the ranks of one host: Trireme beside libtorch's own Gloo, in one run.
+// all_reduce between ranks: Trireme beside libtorch's own Gloo, in one run.
 //
 //   $ trireme launch -n 2 build/bin/allreduce_bench
+//   $ trireme launch --ips alpha,beta -n 2 build/bin/allreduce_bench 65536         # on both hosts; sizes up to 64 KB
 //
 // Prints a Markdown table on rank 0. Both take turns, size by size, on the same tensor; each call begins after a
 // barrier, so no rank pays for the lateness of another. Every result of either is checked: `wrong` counts elements that
@@ -8,6 +9,8 @@
 #include <trireme/trireme.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -36,7 +39,10 @@ using AllReduce = std::function<void(torch::Tensor&)>;
 
 c10::intrusive_ptr<c10d::ProcessGroupGloo> make_gloo(const World& world) {
   auto options = c10d::ProcessGroupGloo::Options::create();
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  const char* const between_hosts = std::getenv("GLOO_SOCKET_IFNAME");  // the launcher sets it
+  options->devices.push_back(world.env().node_count > 1 && between_hosts != nullptr
+                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(between_hosts)
+                                 : c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
   const auto store = comm::make_c10d_store(world.store(), "bench/", std::chrono::minutes(1));
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, world.rank(), world.size(), options);
 }
@@ -68,7 +74,8 @@ int64_t over_all_ranks(int64_t number) {
 
 }  // namespace
 
-int main() try {
+int main(int argc, char** argv) try {
+  const size_t most = argc > 1 ? std::stoul(argv[1]) : SIZE_MAX;
   World world = init_parallel_env();
   const auto gloo = make_gloo(world);
   const AllReduce ours = [&](torch::Tensor& tensor) { all_reduce(tensor, ReduceOp::sum, world); };
@@ -81,6 +88,7 @@ int main() try {
         << "| bytes | Gloo, median us | Trireme (" << get_backend()
         << "), median us | times faster | Trireme GB/s | wrong (Gloo, Trireme) |\n|---:|---:|---:|---:|---:|---:|\n";
   for (const size_t bytes : kSizes) {
+    if (bytes > most) break;
     const torch::Tensor input = input_of(world, bytes);
     const torch::Tensor expected = (input - world.rank()) * world.size() + world.size() * (world.size() - 1) / 2;
     torch::Tensor data = torch::empty_like(input);  // the same memory each time, as a bucket of gradients is

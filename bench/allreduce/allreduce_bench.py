@@ -17,7 +17,8 @@ import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
-from report import ROOT, built, replace, run, signed, trireme, write_table  # noqa: E402
+import plots  # noqa: E402
+from report import ROOT, built, publish, replace, run, signed, trireme  # noqa: E402
 
 BIG, LEAST_GAIN = 25 << 20, 5.0  # at 25 MB at least five times as fast as Gloo
 SMALL, MOST_MICROSECONDS = 1 << 10, 20.0
@@ -56,13 +57,19 @@ def broken_promises(found):
             yield f"{size} bytes: {ours} us, slower than Gloo's {gloo} us"
     gloo, ours, _ = found[BIG]
     if gloo / ours < LEAST_GAIN:
-        yield f"{BIG} bytes: {gloo / ours:.1f} times as fast as Gloo; the promise is {LEAST_GAIN:.0f}"
+        yield f"{BIG} bytes: {gloo / ours:.1f} times as fast as Gloo, promised {LEAST_GAIN:.0f}"
     if found[SMALL][1] > MOST_MICROSECONDS:
-        yield f"{SMALL} bytes: {found[SMALL][1]} us; the promise is {MOST_MICROSECONDS:.0f} us"
+        yield f"{SMALL} bytes: {found[SMALL][1]} us, promised {MOST_MICROSECONDS:.0f} us"
 
 
-def write_pages(found, text):
-    write_table("allreduce", text)
+def plot(text):
+    found = rows(text)
+    return plots.lines("all_reduce of two processes: time by size", plots.bytes_text, plots.microseconds_text,
+                       {"Trireme": [(size, ours) for size, (_, ours, _) in found.items()],
+                        "Gloo": [(size, gloo) for size, (gloo, _, _) in found.items()]})
+
+
+def write_gain(found):
     gloo, ours, _ = found[BIG]
     place = "[beside Gloo](docs/benchmarks.md#all_reduce): "
     replace(ROOT / "README.md", re.escape(place) + r"[^)]*\)", f"{place}{gloo / ours:.1f} times as fast)")
@@ -76,15 +83,12 @@ def main():
     with tempfile.TemporaryDirectory(prefix="trireme-bench-") as scratch:
         command = [trireme(), "launch", "-n", 2, built("allreduce_bench")]
         found = medians([rows(run(command, scratch, timeout=600)) for _ in range(options.rounds)])
-    text = signed(table(found), "bench/allreduce/allreduce_bench.py")
-    print(text)
     if BIG not in found or SMALL not in found:
-        sys.exit(f"no rows of {BIG} and {SMALL} bytes in the table above")
-    if options.write:
-        write_pages(found, text)
+        sys.exit(f"no rows of {BIG} and {SMALL} bytes in {table(found)}")
     broken = list(broken_promises(found))
-    if broken:
-        sys.exit("\n".join(broken))
+    if options.write:
+        write_gain(found)
+    publish("allreduce", signed(table(found), "bench/allreduce/allreduce_bench.py", broken), options.write, broken, plot)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
-from report import ROOT, built, run, trireme, write_table  # noqa: E402
+from report import ROOT, built, publish, run, signed, trireme  # noqa: E402
 
 PICTURES, SIDE, BATCH = 64, 256, 8
 REQUESTS, CLIENTS = 2000, 32
@@ -124,10 +124,8 @@ def main():
         model = export("ResNet50", folder)
         rows += [*inference(model, folder), *serving(model, folder)]
     table = "\n".join(["| command | result |", "|---|---|", *(f"| {command} | {result} |" for command, result in rows)])
-    text = f"{table}\n\nMachine: {gpu.replace(', ', ', driver ')}, {len(os.sched_getaffinity(0))} cores. Made by `bench/gpu/gpu_bench.py`."
-    print(text)
-    if options.write:
-        write_table("gpu", text)
+    machine = f"{gpu.replace(', ', ', driver ')}, {len(os.sched_getaffinity(0))} cores"
+    publish("gpu", signed(table, "bench/gpu/gpu_bench.py", machine=machine), options.write)
 
 
 if __name__ == "__main__":

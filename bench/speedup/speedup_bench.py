@@ -19,7 +19,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
-from report import ROOT, run, signed, trireme, write_table  # noqa: E402
+from report import ROOT, cells, publish, run, signed, trireme  # noqa: E402
 
 sys.path.insert(0, str(ROOT / "tests/support"))
 from machines import machines  # noqa: E402
@@ -80,6 +80,13 @@ def measure(name, batch, samples, folder):
             throughput(name, "N2C*", folder / "alpha"))
 
 
+def broken_promises(text):
+    for name, _, _, _, pair, _, _, apart, _ in cells(text):
+        for what, value in (("two processes", pair), ("two machines", apart)):
+            if float(value) <= LEAST:
+                yield f"{name}: {what} have {value} times the throughput of one process, promised more than {LEAST:g}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=20, help="of two processes; one alone has twice as many")
@@ -88,19 +95,13 @@ def main():
     os.environ["PATH"] = f"{trireme().parent}:{os.environ['PATH']}"
     rows = ["| network | batch of a process | 1 process, samples/s | 2 processes, samples/s | speed-up | efficiency "
             "| 2 machines with 1 process, samples/s | speed-up | efficiency |", "|---|" + "---:|" * 8]
-    slow = []
     for name, batch in NETWORKS.items():
         with tempfile.TemporaryDirectory(prefix="trireme-bench-") as scratch:
             one, two, apart = measure(name, batch, 2 * batch * options.steps, Path(scratch))
         rows.append(f"| {name} | {batch} | {one:.1f} | {two:.1f} | {two / one:.2f} | {two / one / 2:.0%} "
                     f"| {apart:.1f} | {apart / one:.2f} | {apart / one / 2:.0%} |")
-        slow += [f"{name}: {value / one:.2f} times one process" for value in (two, apart) if value / one <= LEAST]
-    text = signed("\n".join(rows), "bench/speedup/speedup_bench.py")
-    print(text)
-    if options.write:
-        write_table("speedup", text)
-    if slow:
-        sys.exit("no faster: " + "; ".join(slow))
+    missed = list(broken_promises("\n".join(rows)))
+    publish("speedup", signed("\n".join(rows), "bench/speedup/speedup_bench.py", missed), options.write, missed)
 
 
 if __name__ == "__main__":

@@ -2,19 +2,23 @@
 
     step_peers.py weights mobilenet_v3_small out.safetensors       # torchvision's first weights
     step_peers.py eager|compile|paddle NETWORK BATCH STEPS WEIGHTS
+    torchrun --nproc-per-node 2 step_peers.py ddp NETWORK BATCH STEPS WEIGHTS
 
 Prints one line of key=value words.
 """
 
+import os
 import statistics
 import sys
 import time
 
 
 def report(times, first, losses, batch):
+    if os.environ.get("RANK", "0") != "0":
+        return
     median = statistics.median(times[len(times) // 4 :])
-    print(f"step_ms={median:.2f} images={1000 * batch / median:.2f} first_ms={first:.0f} loss0={losses[0]:.6f} "
-          f"loss4={losses[min(4, len(losses) - 1)]:.6f}", flush=True)
+    print(f"step_ms={median:.2f} images={1000 * batch / median:.2f} first_ms={first:.0f} loss0={losses[0]:.8f} "
+          f"loss4={losses[min(4, len(losses) - 1)]:.8f}", flush=True)
 
 
 def measure(step, steps, batch, start):
@@ -29,7 +33,7 @@ def measure(step, steps, batch, start):
     report(times, first, losses, batch)
 
 
-def torch_steps(network, batch, steps, weights, compiled):
+def torch_steps(network, batch, steps, weights, mode):
     start = time.perf_counter()
     import torch
     import torchvision
@@ -42,7 +46,10 @@ def torch_steps(network, batch, steps, weights, compiled):
             module.p = 0.0
     net = net.to(memory_format=torch.channels_last).train()
     sgd = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    model = torch.compile(net) if compiled else net
+    model = torch.compile(net) if mode == "compile" else net
+    if mode == "ddp":
+        torch.distributed.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(net)
     places = torch.arange(batch * 3 * 224 * 224, dtype=torch.double)
     x = (places * 0.37).sin().float().view(batch, 3, 224, 224).contiguous(memory_format=torch.channels_last)
     y = torch.arange(batch) % 10
@@ -55,6 +62,8 @@ def torch_steps(network, batch, steps, weights, compiled):
         return loss.item()
 
     measure(step, steps, batch, start)
+    if mode == "ddp":
+        torch.distributed.destroy_process_group()
 
 
 def paddle_steps(network, batch, steps):
@@ -94,7 +103,7 @@ def main(mode, network, *words):
     batch, steps = int(words[0]), int(words[1])
     if mode == "paddle":
         return paddle_steps(network, batch, steps)
-    return torch_steps(network, batch, steps, words[2], mode == "compile")
+    return torch_steps(network, batch, steps, words[2], mode)
 
 
 if __name__ == "__main__":

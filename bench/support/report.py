@@ -8,6 +8,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/benchmarks.md"
+PICTURES = ROOT / "docs/pictures"
+MISSED = "Missed:"
+NOT_YET = "No run on an idle machine is recorded yet."
 
 
 def trireme():
@@ -18,7 +21,7 @@ def built(name):
     """A program of bench/ beside `trireme`."""
     path = trireme().with_name(name)
     if not path.exists():
-        sys.exit(f"no {path}; build it: cmake --build build --target trireme_benches")
+        sys.exit(f"no {path}; build it: cmake --build build --target {name}")
     return path
 
 
@@ -48,9 +51,29 @@ def machine_facts():
     return f"{len(os.sched_getaffinity(0))} cores, {model[1] if model else 'unknown CPU'}, Linux {kernel}"
 
 
-def signed(text, script):
-    """The table with where and by what it was made."""
-    return f"{text}\n\nMachine: {machine_facts()}. Made by `{script}`."
+def signed(text, script, missed=(), machine=None):
+    """The table with the promises that it does not keep, and where and by what it was made."""
+    notes = ["\n".join([MISSED, "", *(f"- {miss}" for miss in missed)])] if missed else []
+    return "\n\n".join([text, *notes, f"Machine: {machine or machine_facts()}. Made by `{script}`."])
+
+
+def section(mark):
+    """What docs/benchmarks.md has between the marks."""
+    return PAGE.read_text().split(f"<!-- bench:{mark} -->\n")[1].split(f"\n<!-- /bench:{mark} -->")[0]
+
+
+def missed_in(text):
+    """The promises that a signed table admits not to keep."""
+    _, _, behind = text.partition(f"\n{MISSED}\n")
+    return re.findall(r"^- (.*)$", behind, re.M)
+
+
+def cells(text):
+    """The rows of the Markdown tables in a text, without their heads."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    is_rule = [set(line) <= set("|-: ") for line in lines] + [False]
+    return [[cell.strip() for cell in line.strip("|").split("|")]
+            for i, line in enumerate(lines) if not is_rule[i] and not is_rule[i + 1]]
 
 
 def replace(path, pattern, text):
@@ -64,3 +87,14 @@ def write_table(mark, text):
     """Between <!-- bench:MARK --> and <!-- /bench:MARK --> of docs/benchmarks.md."""
     begin, end = f"<!-- bench:{mark} -->", f"<!-- /bench:{mark} -->"
     replace(PAGE, f"{begin}.*?{end}", f"{begin}\n{text}\n{end}")
+
+
+def publish(mark, text, write, missed=(), plot=None):
+    """Prints a signed table; when asked to, puts it and its plot into the pages. Ends with 1 for what was missed."""
+    print(text)
+    if write:
+        write_table(mark, text)
+        if plot:
+            (PICTURES / f"{mark}.svg").write_text(plot(text))
+    if missed:
+        sys.exit("\n".join(missed))

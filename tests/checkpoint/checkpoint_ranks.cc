@@ -6,7 +6,13 @@
 //             kill_rank=R kill_step=S   rank R gets SIGKILL in its S-th step, counted over both runs, in the first
 //             start
 //   wait    trains until it is preempted; prints the step of each rank
+//   elastic trains until a file FOLDER/enough is there, or until it is preempted; then it saves. Each rank notes the
+//           samples of each step in FOLDER/samples.ATTEMPT.RANK. batch=4 samples=48 every=3
+//   chaos   one run that tests/faults/chaos_test.py disturbs, with asynchronous checkpoints. It ends with the epoch in
+//           which FOLDER/enough is there, and prints a hash as `train` does. epochs=4 batch=4 samples=48 every=3
 //   refuse  errors of rank 0 alone, and what every rank says about them
+//   faulty  one run that tests/faults breaks in its 8th step, its second checkpoint or before its end (fault_point.h).
+//           Prints a hash as `train` does. epochs=4 batch=4 samples=48 every=3
 #include <fmt/core.h>
 #include <signal.h>
 #include <torch/torch.h>
@@ -16,6 +22,7 @@
 #include <iostream>
 #include <map>
 
+#include "../faults/fault_point.h"
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/test_hardship.h"
@@ -85,6 +92,21 @@ struct Job {
   }
 };
 
+void say_learnt(const Job& job, const std::string& name, const TrainingState& state, const Progress& at) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const auto& [group, tensors] : detail::take(state).tensors) hash = hash_of(tensors, hash);
+  say(fmt::format("rank {} {} step {} learnt {:016x} random {:016x}", job.world.rank(), name, at.step, hash,
+                  hash_of(io::rng_state(), 1)));
+}
+
+// Whether the file is there is rank 0's to say, as it is for a checkpoint.
+bool is_enough(const Job& job) {
+  torch::Tensor enough = torch::zeros({1});
+  if (job.world.rank() == 0 && std::filesystem::exists(job.folder / "enough")) enough += 1;
+  broadcast(enough, 0);
+  return enough.item<float>() > 0;
+}
+
 template <typename MakeOptimizer>
 void train(Job& job, const std::string& name, bool async, MakeOptimizer make_optimizer) {
   torch::manual_seed(static_cast<uint64_t>(10 + job.world.rank()));  // other dropout on each rank
@@ -99,7 +121,7 @@ void train(Job& job, const std::string& name, bool async, MakeOptimizer make_opt
   const Restored restored = checkpoint.restore(state);
   if (job.world.rank() == 0) say(fmt::format("{} starts at {} from '{}'", name, restored.step, restored.name));
   Progress at = restored;
-  for (; at.epoch < job.settings["epochs"]; ++at.epoch)
+  for (bool enough = false; !enough && at.epoch < job.settings["epochs"]; ++at.epoch) {
     for (auto& [x, y] : loader) {
       optimizer.zero_grad();
       torch::mse_loss(model(x).flatten(), y.cos()).backward();
@@ -109,19 +131,22 @@ void train(Job& job, const std::string& name, bool async, MakeOptimizer make_opt
       job.note_samples(name, at, y);
       const bool stop = checkpoint.preempted();
       if (stop || checkpoint.due(at.step)) checkpoint.save(state, at);
-      if (stop) throw UsageError("nobody was to stop this");
+      if (stop) return;  // only in `chaos`, whose nodes are lost
     }
+    enough = is_enough(job);
+  }
   checkpoint.wait();
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const auto& [group, tensors] : detail::take(state).tensors) hash = hash_of(tensors, hash);
-  say(fmt::format("rank {} {} step {} learnt {:016x} random {:016x}", job.world.rank(), name, at.step, hash,
-                  hash_of(io::rng_state(), 1)));
+  say_learnt(job, name, state, at);
 }
 
 void train_both(Job& job) {
   job.seen.open(fmt::format("samples.{}", job.world.rank()), std::ios::app);
   train(job, "adam", false, [](auto parameters) { return optim::Adam(parameters, {.lr = 0.01}); });
   train(job, "momentum", true, [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.01}); });
+}
+
+void chaos(Job& job) {
+  train(job, "chaos", true, [](auto parameters) { return optim::Adam(parameters, {.lr = 0.01}); });
 }
 
 void wait(Job& job) {
@@ -135,7 +160,7 @@ void wait(Job& job) {
   for (bool stop = false; !stop && at.step < 1000000; ++at.epoch)
     for (auto& [x, y] : loader) {
       sgd.zero_grad();
-      model(x).sum().backward();
+      torch::mse_loss(model(x).flatten(), y.cos()).backward();
       sgd.step();
       ++at.step;
       stop = checkpoint.preempted();
@@ -144,6 +169,65 @@ void wait(Job& job) {
     }
   checkpoint.save(state, at);
   say(fmt::format("rank {} ends at {}", job.world.rank(), at.step));
+}
+
+void elastic(Job& job) {
+  job.seen.open(job.folder / fmt::format("samples.{}.{}", job.world.env().restart_count, job.world.rank()));
+  DataParallel model(torch::nn::Linear(4, 1), job.world);  // no batch norm: a batch may be one sample
+  optim::Momentum optimizer(model->parameters(), {.lr = 0.01});
+  data::Loader loader(numbered(job.settings["samples"]),
+                      {.batch_size = job.settings["batch"], .shuffle = true, .seed = 3}, job.world);
+  Checkpoint checkpoint(job.folder / "out", job.world, {.every = job.settings["every"]});
+  const TrainingState state{.model = model, .optimizer = optimizer, .loader = loader};
+  Progress at = checkpoint.restore(state);
+  for (bool stop = false; !stop; ++at.epoch)
+    for (auto& [x, y] : loader) {
+      optimizer.zero_grad();
+      torch::mse_loss(model(x).flatten(), y.cos()).backward();
+      optimizer.step();
+      ++at.step;
+      job.note_samples(fmt::format("{}", job.world.size()), at, y);
+      stop = checkpoint.preempted() || is_enough(job);
+      if (stop || checkpoint.due(at.step)) checkpoint.save(state, at);
+      if (stop) return;
+    }
+}
+
+void faulty(Job& job, const FaultPoint& faults) {
+  constexpr int64_t kStep = 7, kSave = 6;  // kStep counts from 0
+  torch::manual_seed(static_cast<uint64_t>(10 + job.world.rank()));
+  DataParallel model(Net(), job.world);
+  optim::Adam optimizer(model->parameters(), {.lr = 0.01});
+  data::Loader loader(numbered(job.settings["samples"]),
+                      {.batch_size = job.settings["batch"], .shuffle = true, .seed = 3}, job.world);
+  Checkpoint checkpoint(job.folder / "out", job.world, {.every = job.settings["every"]});
+  Progress at;
+  TrainingState state{.model = model, .optimizer = optimizer, .loader = loader};
+  const auto in_save = [&] {  // of rank 0 alone
+    if (at.step == kSave) faults.at("checkpoint");
+    return std::string();
+  };
+  state.extra.emplace_back("fault", in_save, [](const std::string&) {});
+  const Restored restored = checkpoint.restore(state);
+  at = restored;
+  const torch::Tensor large = torch::ones({1 << 16});
+  for (; at.epoch < job.settings["epochs"]; ++at.epoch)
+    for (auto& [x, y] : loader) {
+      optimizer.zero_grad();
+      const torch::Tensor loss = torch::mse_loss(model(x).flatten(), y.cos());
+      if (at.step == kStep) faults.at("step");
+      loss.backward();
+      optimizer.step();
+      Work work = all_reduce_async(large, ReduceOp::max);
+      if (at.step == kStep) faults.at("collective");
+      work.wait();
+      if (restored && at.step == restored.step) faults.note("resumed", fmt::format("{}", job.world.rank()));
+      ++at.step;
+      if (checkpoint.due(at.step)) checkpoint.save(state, at);
+    }
+  checkpoint.wait();
+  say_learnt(job, "faulty", state, at);
+  faults.at("end");
 }
 
 template <typename Work>
@@ -187,6 +271,8 @@ void refuse(Job& job) {
 }
 
 int run(int argc, char** argv) {
+  const FaultPoint faults;
+  faults.at("start-up");
   Job job{.folder = argv[2],
           .settings = {{"epochs", 4}, {"batch", 4}, {"samples", 48}, {"every", 3}, {"kill_rank", -1}}};
   for (int i = 3; i < argc; ++i) {
@@ -195,8 +281,11 @@ int run(int argc, char** argv) {
   }
   const std::string what = argv[1];
   if (what == "train") train_both(job);
+  if (what == "chaos") chaos(job);
   if (what == "wait") wait(job);
+  if (what == "elastic") elastic(job);
   if (what == "refuse") refuse(job);
+  if (what == "faulty") faulty(job, faults);
   return 0;
 }
 

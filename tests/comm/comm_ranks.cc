@@ -1,5 +1,5 @@
 // One rank of the tests of this folder: trireme launch -n 4 comm_ranks matrix
-//   matrix | random COUNT SEED | die KIND RANK | leave RANK | late RANK | mismatch WHAT | drop | abort
+//   matrix | random COUNT SEED | die KIND RANK | leave RANK | late RANK | mismatch WHAT | drop | abort | at_once
 // Ends with 0 when everything was as it must be, else with 1 and a line that says what was not.
 #include <fmt/core.h>
 
@@ -23,6 +23,7 @@ void run_mode(const World& world, const std::string& mode, const std::function<s
       {"mismatch", [&] { ranks::run_mismatch(world, argument(0)); }},
       {"drop", [&] { ranks::run_drop(world); }},
       {"abort", [&] { ranks::run_abort(world); }},
+      {"at_once", [&] { ranks::run_at_once(world); }},
   };
   modes.at(mode)();
 }

@@ -3,12 +3,14 @@
 #include <torch/torch.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "cases.h"
 #include "modes.h"
 #include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/store/store.h"
 
@@ -119,10 +121,15 @@ void run_late(const World& world, int late) {
 
 void run_mismatch(const World& world, const std::string& what) {
   for (int i = 0; i < kGoodOperations; ++i) run(find_kind("all_reduce"), {.group = world});
-  const bool odd = world.rank() == 1;
+  // Rank 1, or the second half of the ranks: with two hosts, one of them.
+  const bool by_host = std::getenv("MISMATCH_BY_HOST") != nullptr;
+  const bool odd = by_host ? world.rank() >= world.size() / 2 : world.rank() == 1;
   Reports reports(world, -1);
   try {
     const torch::Tensor x = torch::ones({1024});
+    Tensors parts;
+    if (world.rank() == 0)
+      for (int rank = 0; rank < world.size(); ++rank) parts.push_back(torch::empty({1024}));
     if (what == "size")
       all_reduce(odd ? torch::ones({512}) : x);
     else if (what == "shape")
@@ -131,6 +138,10 @@ void run_mismatch(const World& world, const std::string& what) {
       all_reduce(odd ? x.to(torch::kDouble) : x);
     else if (what == "op")
       all_reduce(x, odd ? ReduceOp::max : ReduceOp::sum);
+    else if (what == "average")
+      all_reduce(x, odd ? ReduceOp::avg : ReduceOp::sum);
+    else if (what == "way")
+      odd ? broadcast(x, 0) : gather(parts, x, 0);
     else if (what == "root")
       broadcast(x, odd ? 1 : 0);
     else if (what == "order")
@@ -142,6 +153,8 @@ void run_mismatch(const World& world, const std::string& what) {
       throw Mismatch("nothing known that differs in " + what);
   } catch (const UsageError& error) {
     return reports.report(fmt::format("UsageError: {}", error.what()));
+  } catch (const PeerError& error) {
+    return reports.report(fmt::format("PeerError: {}", error.what()));
   }
   throw Mismatch("no error came");
 }
@@ -177,6 +190,24 @@ void run_abort(const World& world) {
     work = all_reduce_async(x, ReduceOp::sum, group);
   }
   expect_peer_error(reports, [&] { work.wait(Deadline::in(kPatience)); });
+}
+
+void run_at_once(const World& world) {
+  const torch::Tensor x = torch::ones({1024});
+  if (world.rank() == 1) {
+    // With FLAGS_benchmark=1 the call on rank 0 cannot return before this rank has joined it.
+    const bool returns = env::get("FLAGS_benchmark") != "1";
+    try {
+      world.store()->get("returned", Deadline::in(returns ? Millis(kPatience) : Millis(500)));
+    } catch (const PeerError&) {
+      if (returns) throw;
+    }
+    return all_reduce(x);
+  }
+  const Work work = all_reduce_async(x);
+  fmt::print("done at return: {}\n", work.done());
+  if (world.rank() == 0) world.store()->set("returned", "");
+  work.wait();
 }
 
 }  // namespace trireme::ranks

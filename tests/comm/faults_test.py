@@ -132,6 +132,15 @@ class SharedMemory(EveryFaultCase):
     says_who_is_late = r"timeout of 1000 ms: rank 2 \(process \d+\) lives but has not come"
 
 
+class Benchmark(FaultCase):
+    def test_each_collective_is_waited_for(self):
+        """With FLAGS_benchmark=1 an asynchronous collective is done when the call returns."""
+        for flag, done in ((1, "true"), (0, "false")):
+            with self.subTest(FLAGS_benchmark=flag):
+                self.assert_ends(self.run_ranks("at_once", env={"FLAGS_benchmark": flag}), 0)
+                self.assertIn(f"done at return: {done}", self.report(0))
+
+
 class Gloo(EveryFaultCase):
     backend = "gloo"
     checking = {"TRIREME_CHECK": 1}

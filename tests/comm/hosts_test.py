@@ -95,6 +95,23 @@ class Faults(HostsCase):
                 r"broadcast #42 float\[1024\] from rank 0",
             )
 
+    def test_hosts_that_disagree(self):
+        """Without TRIREME_CHECK: no wrong numbers, no SIGABRT of Gloo's."""
+        cases = (
+            ("op", r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[1024\] max"),
+            ("average", r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[1024\] avg"),
+            ("size", r"all_reduce #42 float\[1024\] sum", r"all_reduce #42 float\[512\] sum"),
+            ("order", r"all_reduce #42 float\[1024\] sum", r"broadcast #42 float\[1024\] from rank 0"),
+            ("way", r"gather #42 float\[\d+\] to rank 0", r"broadcast #42 float\[1024\] from rank 0"),
+        )
+        for per_host, tried in (((2, 2), cases), ((1, 1), cases[:1])):
+            for what, first, other in tried:
+                with self.subTest(per_host=per_host, what=what):
+                    for result in self.run_ranks(per_host, "mismatch", what, env={"MISMATCH_BY_HOST": 1}):
+                        self.assert_ends(result, 0)
+                    for text in self.reports(per_host):
+                        self.assertRegex(text, rf"Error: .*rank 0: {first} but rank {per_host[0]}: {other}")
+
 
 if __name__ == "__main__":
     main()

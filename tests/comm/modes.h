@@ -25,5 +25,8 @@ void run_mismatch(const World& world, const std::string& what);
 void run_drop(const World& world);
 /// Rank 0 aborts a group in which the others wait.
 void run_abort(const World& world);
+/// Prints whether an asynchronous all_reduce is done when the call returns. Rank 1 joins it when the call on rank 0 has
+/// returned, or half a second later where FLAGS_benchmark=1 makes that call wait for it.
+void run_at_once(const World& world);
 
 }  // namespace trireme::ranks

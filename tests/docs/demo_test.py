@@ -24,7 +24,7 @@ class Demo(Case):
             self.assertGreaterEqual(float(accuracy), 0.80, result)
         self.assert_says(result, r"^2 processes: +[\d.]+ s", r"^1 process: +[\d.]+ s",
                          r"^[\d.]+ times as many images a second")
-        self.assertEqual(len(re.findall(r"^  \S*/trireme ", result.out, re.M)), 4, result)
+        self.assertEqual(len(re.findall(r"^  \S*/trireme ", result.out, re.M)), 6, result)
         # short, and nothing of the launcher's own
         self.assert_silent_on(result, r"PADDLE_|Only For Debug|TRIREME info|\r")
         self.assertLess(len(result.text.splitlines()), 40, result)

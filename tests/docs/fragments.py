@@ -41,8 +41,11 @@ CONTEXT = {
     "docs/collectives.md": """
         extern torch::Tensor gradient;
         void compute_something_else();""",
+    "docs/cookbook.md": "",
     "docs/data.md": """
         extern data::TensorDataset scenes;
+        extern data::ImageList list;
+        extern image::Transforms transforms;
         void step(torch::Tensor x, torch::Tensor y);""",
     "docs/data_parallel.md": """
         extern DataParallel<Net> model;
@@ -62,10 +65,13 @@ CONTEXT = {
     "docs/model.md": """
         extern Model model;
         extern data::FashionMnist test;""",
+    "docs/porting_paddle.md": "",
+    "docs/porting_pytorch.md": "",
     "docs/training.md": """
         extern DataParallel<Net> model;
         extern train::Step step;
-        extern torch::Tensor left, right;
+        extern torch::Tensor left, right, shortcut;
+        extern torch::nn::Conv2d conv1, conv2;
         extern Loss loss;
         torch::Tensor contrastive(torch::Tensor left, torch::Tensor right);
         torch::Tensor penalty(DataParallel<Net>& model);""",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What the pages' programs are compiled against: an installed copy in BUILD/docs, made once for all pages.
 
-<trireme/trireme.h> is precompiled beside it, with the options of the pages' g++ commands: it takes half a minute to read,
-and nine programs include it. A program with other options, or with another include first, reads the installed header.
+<trireme/trireme.h> is precompiled beside it, with the options of the pages' g++ commands: a program then compiles in half
+the time, and many programs include it. A program with another include first reads the installed header.
 """
 import os
 import shlex
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")  # none may come from a page or from our headers
+LINKED = "-pthread"  # of `pkg-config --libs trireme`: it defines a macro, and the precompiled header must know that
 
 
 def prefix(build):
@@ -30,7 +31,7 @@ def pkg_config_path(build):
 def install(build):
     shutil.rmtree(prefix(build), ignore_errors=True)
     subprocess.run(["cmake", "--install", build, "--prefix", prefix(build)], env={**os.environ, "DESTDIR": ""},
-                   stdout=subprocess.DEVNULL, check=True, umask=0o022)  # as `make install`
+                   stdout=subprocess.DEVNULL, check=True, umask=0o077)  # it is for every user all the same
 
 
 def precompile(build):
@@ -39,8 +40,8 @@ def precompile(build):
     header = precompiled(build) / "trireme" / "trireme.h"
     header.parent.mkdir(parents=True, exist_ok=True)
     header.write_text(f'#include "{prefix(build)}/include/trireme/trireme.h"\n')
-    subprocess.run(["g++", "-std=c++20", *WARNINGS, *shlex.split(flags), "-x", "c++-header", header, "-o", f"{header}.gch"],
-                   check=True)
+    subprocess.run(["g++", "-std=c++20", *WARNINGS, LINKED, *shlex.split(flags), "-x", "c++-header", header, "-o",
+                    f"{header}.gch"], check=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 """What the pages say about the code is true: tables, links, options, exit codes, messages, numbers."""
 import re
 import shlex
+import struct
 import subprocess
 from pathlib import Path
 
 import generate
 import pages
+import public_names
 from trireme_test import TRIREME, Case, main
 
 
@@ -20,12 +22,24 @@ def some(found, what):
     return found
 
 
+def options_of(command):
+    """The options that `trireme COMMAND` knows, with underscores."""
+    screen = command in ("doctor", "top", "report")  # the others have more options than fit on one, or a table
+    found = re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", output("help", command, *([] if screen else ["--markdown"])))
+    return {re.sub(r"(?<=\w)-", "_", option) for option in some(found, f"options of {command}")}
+
+
 def source_text(*patterns):
     return "\n".join(path.read_text() for pattern in patterns for path in some(sorted(pages.ROOT.glob(pattern)), pattern)
                      if not path.name.endswith("_test.cc"))
 
 
-OTHERS = {"--ipc", "--img_path"}  # options of programs not ours that the text names
+def png_size(path):
+    """Width and height, from the header."""
+    return struct.unpack(">II", path.read_bytes()[16:24])
+
+
+OTHERS = {"--ipc", "--img_path", "--signal", "--net", "--shm_size"}  # options of programs not ours that the text names
 
 
 class Generated(Case):
@@ -39,6 +53,7 @@ class Generated(Case):
         for page, *commands in (("docs/launch.md", "trireme help launch --markdown"),
                                 ("docs/environment.md", "trireme help environment"),
                                 ("docs/train.md", "trireme help train --markdown"),
+                                ("docs/data.md", "trireme help pack --markdown"),
                                 ("docs/export.md", "trireme help export --markdown"),
                                 ("docs/infer.md", "trireme help infer --markdown"),
                                 ("docs/serve.md", "trireme help serve errors", "trireme help serve --markdown"),
@@ -67,11 +82,28 @@ class Links(Case):
             if anchor:
                 self.assertIn(anchor, pages.anchors(file.read_text()), f"{pages.name_of(path)}: {link}")
 
-    def test_every_page_is_in_the_index(self):
-        index = pages.page("docs/README.md")
+    def test_every_page_is_reachable(self):
+        """From README, and from both tables of the start page: the one of tasks and the one of pages."""
+        start = pages.page("docs/README.md")
+        self.assertTrue(start.startswith("# Documentation\n\n## What do you want to do?\n"), start[:80])
+        texts = {"README.md": pages.page("README.md").replace("(docs/", "(")}
+        for heading in ("What do you want to do?", "All pages"):
+            texts[heading] = "\n".join(" ".join(row) for row in pages.table_under(start, heading))
         for path in some((pages.ROOT / "docs").glob("*.md"), "pages"):
-            if path.name != "README.md":
-                self.assertIn(f"({path.name})", index, f"{path.name} is not in docs/README.md")
+            for place, text in texts.items():
+                if path.name != "README.md":
+                    self.assertRegex(text, rf"\({path.name}[)#]", f"no link to {path.name}: {place}")
+
+    def test_readme_names_what_shows_a_job(self):
+        for words in ("--dashboard", "trireme top", "trireme report", "--trace", "TensorBoard", "/metrics"):
+            self.assertIn(words, pages.page("README.md"))
+
+    def test_every_page_leads_to_the_next(self):
+        """The last paragraph; test_relative_links_resolve follows its links."""
+        for path in some((pages.ROOT / "docs").glob("*.md"), "pages"):
+            last = path.read_text().rstrip().split("\n\n")[-1]
+            leads = [link for link in self.links(path) if f"({link})" in last and not link.startswith((path.name, "#"))]
+            self.assertTrue(last.startswith("Next: ") and leads, f"{path.name} does not end with `Next: [page](page.md)`")
 
     def test_nothing_is_left_open(self):
         for path in pages.all_pages():
@@ -117,14 +149,14 @@ class Commands(Case):
                     yield pages.name_of(path), line.split("#")[0]
 
     def test_options_of_shown_commands_exist(self):
-        known = set(re.findall(r"`(-[-\w]+)`", output("help", "launch", "--markdown")))
+        known = {command: options_of(command) for command in ("launch", "doctor", "top", "report")}
         used = []
         for page, line in self.command_lines():
-            command = re.match(r"\s*trireme (?:launch|doctor) (.*)", line)
-            if command and "|| true" not in line:  # the latter are wrong on purpose, and are run
-                used += [(option, f"{page}: {line}") for option in own_options(shlex.split(command[1]))]
-        for option, place in some(used, "options"):
-            self.assertIn(option, known, place)
+            shown = re.match(rf"\s*trireme ({'|'.join(known)}) (.*)", line)
+            if shown and "|| true" not in line:  # the latter are wrong on purpose, and are run
+                used += [(shown[1], option, f"{page}: {line}") for option in own_options(shlex.split(shown[2]))]
+        for command, option, place in some(used, "options"):
+            self.assertIn(option, known[command], place)
 
     def test_make_targets_exist(self):
         targets = set(re.findall(r"^([a-z-]+):", pages.page("Makefile"), re.M))
@@ -134,10 +166,8 @@ class Commands(Case):
             self.assertIn(target, targets, f"{pages.name_of(path)}: make {target}")
 
     def test_options_in_the_text_exist(self):
-        known = set(re.findall(r"`(--\w+)`", output("help", "launch", "--markdown"))) | {"--option"}
-        for command in ("train", "eval", "export", "infer", "serve", "tipc"):
-            known |= {option.replace("-", "_").replace("__", "--", 1)
-                      for option in re.findall(r"`(--[a-z][a-z_-]*)`", output("help", command, "--markdown"))}
+        commands = ("launch", "doctor", "top", "train", "eval", "export", "infer", "pack", "serve", "tipc")
+        known = set().union({"--option"}, *map(options_of, commands))
         named = [(path, option) for path in pages.all_pages()
                  for option in re.findall(r"`(--[a-z][a-z_-]*)[^`\n]*`", pages.without_fences(path.read_text()))]
         for path, option in some(named, "options"):
@@ -204,6 +234,17 @@ class ApiPages(Case):
             for field in fields:
                 self.assertIn(f"| `{field}` |", pages.page(page), f"{struct}::{field} is not in {page}")
 
+    def test_names_of_the_porting_tables_exist(self):
+        """Qualified names, types and fields that docs/training.md puts beside those of PyTorch and Paddle."""
+        headers = "\n".join(map(pages.page, [*public_names.headers(pages.ROOT), "trireme/io/format/events.h"]))
+        declared = set(re.findall(r"\w+", public_names.code_of(headers))) | {"backward"}  # torch's
+        for heading in ("From PyTorch", "From Paddle"):
+            cells = [row[1] for row in pages.table_under(pages.page("docs/training.md"), heading)[1:]]
+            shown = " ".join(code for cell in some(cells, heading) for code in re.findall(r"`([^`]+)`", cell))
+            names = re.findall(r"(?:::|(?<![\w)])\.|\w\.)([a-z]\w+)|\b([A-Z]\w+)\b", re.sub(r'"[^"]*"', "", shown))
+            self.assertIn(("load_safetensors", ""), names)
+            self.assertEqual({lower or upper for lower, upper in names} - declared, set(), f"docs/training.md, {heading}")
+
     def test_every_backend_is_listed(self):
         names = re.search(r"kNames\[\] = {(.*?)}", pages.page("trireme/core/transport.cc"))[1]
         listed = {row[0].strip("`") for row in pages.table_under(pages.page("docs/collectives.md"), "Backends")[1:]}
@@ -246,10 +287,6 @@ class Numbers(Case):
         self.assertIn(f"[{eager} times the speed of PyTorch](docs/benchmarks.md#a-training-step), {compiled} times that of "
                       f"torch.compile, {paddle} times that of Paddle", " ".join(self.readme.split()))
 
-    def test_the_first_screen_is_one_screen(self):
-        before = pages.page("README.md").split("\n## ")[0]
-        self.assertLessEqual(len(before.rstrip().splitlines()), 40)
-
     def test_the_pages_say_when_a_second_sigterm_ends_a_process(self):
         number = re.search(r"number == SIGTERM \? ([\d']+)", pages.page("trireme/core/preemption.cc"))[1]
         seconds = ("no", "one", "two", "three", "four", "five")[int(number.replace("'", "")) // 10**9]
@@ -269,6 +306,31 @@ class Numbers(Case):
         counts = [re.match(r"(?:all )?(\d+)", cell) for cell in some(cells, "rows")]
         self.assertEqual(sum(int(count[1]) if count else cell.count("`") // 2 for count, cell in zip(counts, cells)), run)
         self.assertEqual(run + sum(refused), total)
+
+
+class FirstScreen(Case):
+    """Of README: what people decide by."""
+
+    screen = pages.page("README.md").split("\n## ")[0]
+
+    def test_it_is_one_screen(self):
+        self.assertLessEqual(len(self.screen.rstrip().splitlines()), 40)
+
+    def test_it_shows_the_program_before_the_picture(self):
+        parts = ("# Trireme", "| two processes", "```cpp", "```sh", "```text", "<img src=", "\n- ")
+        places = [self.screen.find(part) for part in parts]
+        self.assertNotIn(-1, places, dict(zip(parts, places)))
+        self.assertEqual(places, sorted(places), dict(zip(parts, places)))
+
+    def test_the_picture_is_small_and_says_what_it_shows(self):
+        pictures = re.findall(r'<img src="([^"]*)" width="(\d+)"', self.screen)
+        self.assertEqual(len(pictures), 1, pictures)
+        self.assertEqual(len(re.findall(r"<img|!\[", self.screen)), 1)
+        self.assertLessEqual(int(pictures[0][1]), 800)
+        width, height = png_size(pages.ROOT / pictures[0][0])
+        self.assertLess(height, 0.6 * width)
+        self.assertIn(f'"{Path(pictures[0][0]).name}"', pages.page("tests/dashboard/browser_test.py"))
+        self.assertIn("compute nothing", self.screen)  # its ranks are fake_trainer's
 
 
 class Changelog(Case):

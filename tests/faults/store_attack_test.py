@@ -2,18 +2,37 @@
 
 import contextlib
 import os
+import random
 import socket
 import struct
 
 from trireme_test import Case, environment_of, main, wait_for
 
 HEADER = struct.Struct("<3sBB3xI")  # "TRM", version, type, payload length: trireme/store/wire.h
+VERSION = 2
 CHALLENGE, HELLO, SET = 1, 2, 16
+RANDOM_MESSAGES = 10_000
 
 
 def message(kind, *parts, number=0):
     payload = struct.pack("<q", number) + b"".join(struct.pack("<I", len(part)) + part for part in parts)
-    return HEADER.pack(b"TRM", 1, kind, len(payload)) + payload
+    return HEADER.pack(b"TRM", VERSION, kind, len(payload)) + payload
+
+
+def random_message(dice):
+    """Noise, or what looks more and more like a message: with a header, with its length, of a greeting."""
+    noise = dice.randbytes(dice.randrange(1, 300))
+    kind = dice.randrange(4)
+    if kind == 0:
+        return noise
+    if kind == 1:
+        return HEADER.pack(b"TRM", VERSION, dice.randrange(256), dice.getrandbits(dice.randrange(1, 33))) + noise
+    if kind == 2:
+        return HEADER.pack(b"TRM", VERSION, dice.randrange(256), len(noise)) + noise
+    greeting = bytearray(message(HELLO, b"n" * 32, noise[:40], b"p" * 32))
+    for _ in range(3):
+        greeting[dice.randrange(len(greeting))] = dice.randrange(256)
+    return bytes(greeting)
 
 
 class StoreAttack(Case):
@@ -65,10 +84,22 @@ class StoreAttack(Case):
 
     def test_wrong_lengths(self):
         for length in (0xFFFFFFFF, 0x7FFFFFFF, 0, 7):
-            self.send_and_be_closed(HEADER.pack(b"TRM", 1, HELLO, length) + b"x" * 64)
+            self.send_and_be_closed(HEADER.pack(b"TRM", VERSION, HELLO, length) + b"x" * 64)
         self.send_and_be_closed(message(HELLO, b"n" * 31, b"name", b"p" * 32))
         self.send_and_be_closed(HEADER.pack(b"TRM", 9, HELLO, 8) + bytes(8))
         self.assert_job_ends_well()
+
+    def test_random_messages(self):
+        """To a live launcher; the log does not grow with them."""
+        dice = random.Random(11)
+        for _ in range(RANDOM_MESSAGES):
+            with self.connect() as client:
+                with contextlib.suppress(OSError):  # closed already
+                    client.sendall(random_message(dice))
+                    client.shutdown(socket.SHUT_WR)
+                self.read_to_the_end(client)
+        result = self.assert_job_ends_well()
+        self.assertLess(result.err.count("\n"), RANDOM_MESSAGES / 50, result)
 
     def test_wrong_token(self):
         answer = self.send_and_be_closed(message(HELLO, b"n" * 32, b"node 1", b"p" * 32))

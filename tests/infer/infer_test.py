@@ -130,6 +130,18 @@ class Inputs(AnswersCase):
         self.assert_says(result, f"1 of {len(names) + 1} pictures could not be answered")
         self.assert_says(self.infer("--list", "nowhere.txt", code=1), "cannot read the list nowhere.txt: No such file")
 
+    def test_a_list_with_labels(self):
+        (self.folder / "pictures/a 7").write_bytes((self.folder / "pictures" / self.names[0]).read_bytes())
+        lines = [f"{self.names[0]} 3", f"{self.names[1]}\t0,1,0", "a 7", "gone.png 12"]
+        (self.folder / "val_list.txt").write_text("\n".join(lines))
+        paths = [f"pictures/{name}" for name in (*self.names[:2], "a 7", "gone.png")]
+        for words in (("--list", "val_list.txt", "--image-root", "pictures"),
+                      ("--list", "val_list.txt", "--image-root", self.folder / "pictures")):
+            result = self.infer(*words, "--format", "jsonl", code=1)
+            answers = [json.loads(line) for line in result.out.splitlines()]
+            self.assertEqual([answer["image"].removeprefix(f"{self.folder}/") for answer in answers], paths)
+            self.assertEqual(["error" in answer for answer in answers], [False, False, False, True])
+
     def test_standard_input(self):
         expected = self.infer("--image", f"pictures/{self.names[0]}").out.split(":", 1)[1]
         command = f"{TRIREME} infer --model-dir inference"

@@ -10,7 +10,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/trireme
 scratch=$(mktemp -d -p "${TMPDIR:-/var/tmp}")  # 700 MB
 trap 'rm -rf "$scratch"' EXIT
 
-(umask 022 && DESTDIR='' cmake --install "$build" --prefix "$scratch/installed" >/dev/null)
+DESTDIR='' cmake --install "$build" --prefix "$scratch/installed" >/dev/null
 cp -r "$here/downstream" "$here/check.sh" "$scratch"
 chmod -R a+rX "$scratch/downstream" "$scratch/check.sh"
 

@@ -25,7 +25,7 @@ void set_weights(models::Gpt& net, const io::TensorMap& weights) {
   for (auto& item : net->named_parameters()) {
     const auto how = optim::split_of(item.value());
     const torch::Tensor& whole = weights[item.key()];
-    item.value().copy_(how ? how->local(item.value(), whole) : whole);
+    item.value().copy_(how ? how->cut(item.value(), whole) : whole);
   }
 }
 

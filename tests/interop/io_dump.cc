@@ -2,7 +2,8 @@
 //
 //   io_dump make OUT          a safetensors file with every dtype: the bytes 0, 1, 2 … as numbers of that type
 //   io_dump copy IN OUT       loads a safetensors file and saves what it got
-//   io_dump events FOLDER     an event file with scalars, a text and a histogram
+//   io_dump events FOLDER     an event file with scalars
+//   io_dump fit FOLDER        the event file of a Model: two epochs of four steps
 #include <fmt/core.h>
 #include <torch/torch.h>
 
@@ -10,8 +11,11 @@
 #include <vector>
 
 #include "trireme/core/error.h"
+#include "trireme/data/tensor_dataset.h"
 #include "trireme/io/format/events.h"
 #include "trireme/io/safetensors.h"
+#include "trireme/train/callbacks.h"
+#include "trireme/train/model.h"
 
 using namespace trireme;
 
@@ -37,6 +41,20 @@ void events(const std::string& folder) {
   writer.add_scalar("lr", 1e-3, int64_t{1} << 40);
 }
 
+void fit(const std::string& folder) {
+  torch::manual_seed(1);
+  const data::TensorDataset samples(torch::randn({32, 4}), torch::zeros(32, torch::kLong));
+  Model model(torch::nn::Linear(4, 2));
+  model.prepare({.optimizer = [](auto parameters) { return torch::optim::SGD(parameters, 0.25); },
+                 .loss = torch::nn::CrossEntropyLoss()});
+  model.fit(samples, {.eval = samples,
+                      .batch_size = 8,
+                      .epochs = 2,
+                      .log_freq = 1,
+                      .verbose = 0,
+                      .callbacks = {callback::TensorBoard(folder)}});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,8 +66,10 @@ int main(int argc, char** argv) {
       io::save_safetensors(words[2], io::load_safetensors(words[1]));
     else if (words.size() == 2 && words[0] == "events")
       events(words[1]);
+    else if (words.size() == 2 && words[0] == "fit")
+      fit(words[1]);
     else
-      throw UsageError("io_dump make OUT | copy IN OUT | events FOLDER");
+      throw UsageError("io_dump make OUT | copy IN OUT | events FOLDER | fit FOLDER");
   } catch (const Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return error.exit_code();

@@ -107,11 +107,12 @@ def print_events(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     events = EventAccumulator(folder, size_guidance={"scalars": 0})
     events.Reload()
+    tags = events.Tags()
+    scalars = {tag: events.Scalars(tag) for tag in tags["scalars"]}
     print(json.dumps({
-        "tags": {kind: events.Tags()[kind] for kind in ("scalars", "tensors", "histograms", "images")},
-        "loss": [(event.step, event.value) for event in events.Scalars("train/loss")],
-        "lr": [(event.step, event.value) for event in events.Scalars("lr")],
-        "wall_time": events.Scalars("lr")[0].wall_time,
+        "others": [kind for kind, found in tags.items() if kind != "scalars" and found],
+        "scalars": {tag: [(event.step, event.value) for event in found] for tag, found in scalars.items()},
+        "wall_time": next(iter(scalars.values()))[0].wall_time,
     }))
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
@@ -11,6 +12,9 @@ from pathlib import Path
 from stock_scripts_test import peers
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "trainer"))
+from trainer_case import TrainerCase  # noqa: E402
+
 DUMP = os.environ.get("IO_DUMP", str(HERE.parents[1] / "build/bin/io_dump"))
 TOOLS = HERE.parents[1] / "tools"
 
@@ -50,17 +54,48 @@ class Safetensors(IoCase):
 
 
 class Events(IoCase):
+    def read_events(self, folder):
+        return json.loads(self.python("print_events", folder).splitlines()[-1])
+
+    def steps(self, found, tag):
+        return [step for step, _ in found["scalars"][tag]]
+
     def test_tensorboard_reads_them(self):
         self.dump("events", self.folder / "events")
-        found = json.loads(self.python("print_events", self.folder / "events").splitlines()[-1])
-        self.assertEqual(
-            found["tags"],
-            {"scalars": ["train/loss", "lr"], "tensors": [], "histograms": [], "images": []},
-        )
-        self.assertEqual(found["loss"], [[step, 0.5 * step] for step in range(1000)])
-        self.assertEqual(found["lr"][0][0], 2**40)
-        self.assertAlmostEqual(found["lr"][0][1], 1e-3, places=9)
+        found = self.read_events(self.folder / "events")
+        self.assertEqual(found["others"], [])
+        self.assertEqual(set(found["scalars"]), {"train/loss", "lr"})
+        self.assertEqual(found["scalars"]["train/loss"], [[step, 0.5 * step] for step in range(1000)])
+        ((step, rate),) = found["scalars"]["lr"]
+        self.assertEqual(step, 2**40)
+        self.assertAlmostEqual(rate, 1e-3, places=9)
         self.assertAlmostEqual(found["wall_time"], time.time(), delta=200)
+
+    def test_tensorboard_reads_those_of_a_model(self):
+        """Four steps an epoch, two epochs, and an evaluation after each."""
+        self.dump("fit", self.folder / "board")
+        found = self.read_events(self.folder / "board")
+        self.assertEqual(set(found["scalars"]), {"train/loss", "train/learning_rate", "eval/loss"})
+        self.assertEqual(self.steps(found, "train/loss"), list(range(1, 9)))
+        self.assertEqual(self.steps(found, "eval/loss"), [4, 8])
+        self.assertEqual({value for _, value in found["scalars"]["train/learning_rate"]}, {0.25})
+        losses = [value for _, value in found["scalars"]["eval/loss"]]
+        self.assertLess(losses[1], losses[0])
+
+
+class TrainedEvents(TrainerCase):
+    def test_tensorboard_reads_those_of_a_configuration(self):
+        """48 pictures by 2 ranks in batches of 8: three steps an epoch."""
+        self.train("Global.use_visualdl=True", "Global.print_batch_step=1", ranks=2)
+        folder = self.folder / "out/LeNet/tensorboard"
+        self.assertEqual(len(list(folder.iterdir())), 1, "rank 0 alone writes")
+        result = self.start_command([peers() / "bin/python", HERE / "io_peers.py", "print_events", folder]).wait(200)
+        self.assert_ends(result, 0)
+        scalars = json.loads(result.out.splitlines()[-1])["scalars"]
+        for tag in ("train/loss", "train/top1", "train/lr"):
+            self.assertEqual([step for step, _ in scalars[tag]], [1, 2, 3, 4, 5, 6], tag)
+        self.assertEqual([step for step, _ in scalars["eval/top1"]], [3, 6])
+        self.assertAlmostEqual(scalars["train/lr"][0][1], 0.02, places=6)
 
 
 class Pth(IoCase):

@@ -81,6 +81,7 @@ def main():
     gradients = {key: scaled_difference(our[key], their[key]) for key in their if key.startswith("gradient.")}
     print(json.dumps({
         "names": sorted(our.keys() ^ their.keys()),
+        "same_bits": torch.equal(our["scores"], their["scores"]),
         "scores": scaled_difference(our["scores"], their["scores"]),
         "gradients": max(gradients.items(), key=lambda item: item[1]),
         "losses": (our["losses"] - their["losses"]).abs().max().item() if steps else 0.0,

@@ -15,11 +15,11 @@ PATIENCE = 250
 
 
 class ModelCase(unittest.TestCase):
-    def compare(self, network, steps=0):
+    def compare(self, network, steps=0, **environment):
         finished = subprocess.run(
             [peers() / "bin/python", HERE / "models_peers.py", network, str(steps), DUMP],
             stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},  # sums in the same order
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},  # sums in the same order
         )
         difference = json.loads(finished.stdout)
         self.assertEqual(difference["names"], [])
@@ -30,6 +30,15 @@ class ModelCase(unittest.TestCase):
         if steps:
             first, last = difference["first_and_last_loss"]
             self.assertLess(last, first / 2, "it does not learn")
+        return difference
+
+
+class LastBit(ModelCase):
+    def test_the_scores_of_all_layers(self):
+        for network in ("resnet18", "mobilenet_v3_small"):
+            for fused in ("0", "1"):
+                with self.subTest(network, fused=fused):
+                    self.assertTrue(self.compare(network, TRIREME_FUSED=fused)["same_bits"])
 
 
 class ResNet(ModelCase):

@@ -56,7 +56,8 @@ io::TensorMap trained(Schedule schedule, const std::filesystem::path& folder, co
                 {.micro_batches = kMicroBatches,
                  .schedule = schedule,
                  .chunks = schedule == Schedule::interleaved ? 2 : 1,
-                 .loss = loss_of});
+                 .loss = loss_of,
+                 .device = torch::kCPU});
   set_weights(pipe, io::load_safetensors(folder / "weights.safetensors"));
   torch::optim::SGD sgd(pipe.parameters(), torch::optim::SGDOptions(kRate).momentum(kMomentum));
   const torch::Tensor text = io::load_safetensors(folder / "text.safetensors")["tokens"];

@@ -1,12 +1,14 @@
 """Stock PyTorch and Paddle scripts, unchanged, under `trireme launch` as under their own launchers."""
 
+import json
 import os
 import re
 import subprocess
+import urllib.request
 from pathlib import Path
 
 from machines import MachineCase, main
-from trireme_test import ROOT, Case, read
+from trireme_test import ROOT, TRIREME, Case, read, wait_for
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 100  # seconds: two cores may have to import torch four times
@@ -47,6 +49,38 @@ class OneMachine(StockCase, Case):
 
     def test_paddle(self):
         self.run_script("paddle_dp.py")
+
+
+class Watched(StockCase, Case):
+    """What the launcher alone knows of a script: the page shows it while the job runs, and the report keeps it."""
+
+    def ask_state(self, address):
+        with urllib.request.urlopen(f"{address}api/state", timeout=PATIENCE) as answer:
+            return json.load(answer)
+
+    def watch_script(self, name):
+        job = self.start("-n", 2, "--dashboard", 0, HERE / name, env=self.with_peers())
+        address = self.wait_file("log/dashboard.url").strip()
+        ranks = wait_for(lambda: self.ask_state(address)["ranks"], PATIENCE, job.output)
+        self.assertEqual([rank["rank"] for rank in ranks], [0, 1])
+        for rank in ranks:
+            self.assertFalse(rank["records"] or rank["step"], "it reports nothing itself")
+        self.assert_ends(job.wait(PATIENCE), 0)
+        self.check_report()
+
+    def check_report(self):
+        self.assert_ends(self.start_command([TRIREME, "report", self.log]).wait(), 0)
+        history = json.loads(read(self.log / "history.json"))
+        self.assertEqual(history["state"]["state"], "success")
+        report = read(self.log / "report.html")
+        for rank in (0, 1):
+            self.assertIn(f"rank {rank} of 2: parameters are equal", report)
+
+    def test_torch(self):
+        self.watch_script("torch_ddp.py")
+
+    def test_paddle(self):
+        self.watch_script("paddle_dp.py")
 
 
 class TwoMachines(StockCase, MachineCase):

@@ -134,7 +134,7 @@ class Inheritance(Case):
     def test_no_stray_descriptors(self):
         body = (
             "fds = set(map(int, os.listdir('/proc/self/fd')))\n"
-            "mine = {int(os.environ[name]) for name in ('TRIREME_TOKEN_FD', 'TRIREME_LISTEN_FD')}\n"
+            "mine = {int(os.environ[name]) for name in os.environ if name.startswith('TRIREME_') and name.endswith('_FD')}\n"
             "stray = [f'/proc/self/fd/{fd}' for fd in fds - mine - {0, 1, 2}]\n"
             "print(json.dumps([os.readlink(path) for path in stray if os.path.lexists(path)]))"
         )

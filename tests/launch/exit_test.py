@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 from trireme_test import Case, main, read
 
@@ -107,6 +108,30 @@ class Restart(Case):
         self.assertEqual(read(self.folder / "counts.0").split("\n")[-2], "1 of 3", result)
         self.assertEqual(read(self.folder / "counts.1").split("\n")[-2], "1 of 3", result)
         self.assert_says(result, r"restart")
+
+    def test_a_job_that_keeps_failing_waits_longer(self):
+        """Restart 1 is immediate, restart 2 comes a second later."""
+        result = self.launch("--max_restart", 2, "sh", "-c", "date +%s%N >>starts; exit 4")
+        self.assert_ends(result, 4)
+        starts = [int(line) for line in read(self.folder / "starts").split()]
+        self.assertEqual(len(starts), 3, result)
+        self.assertGreater(starts[2] - starts[1], 0.99e9, result)
+        self.assert_says(result, r"restart 2 of 2, in 1 s")
+
+    def test_ctrl_c_ends_the_wait_for_a_restart(self):
+        job = self.start("--max_restart", 9, "sh", "-c", "echo x >>starts; exit 4")
+        job.wait_output(r"restart 3 of 9, in 2 s")
+        job.signal(signal.SIGINT)
+        result = job.wait()
+        self.assert_ends(result, 130)
+        self.assertEqual(read(self.folder / "starts"), "x\n" * 3, result)
+
+    def test_a_program_that_cannot_be_run_is_not_restarted(self):
+        for code in (126, 127):
+            result = self.launch("--max_restart", 3, "sh", "-c", f"echo {code} >>ran; exit {code}")
+            self.assert_ends(result, code)
+            self.assert_says(result, rf"not restarted: exit code {code} means")
+        self.assertEqual(read(self.folder / "ran"), "126\n127\n")
 
     def test_no_restart_by_default(self):
         self.assert_ends(self.launch(self.script("worker", self.FAILS_ONCE)), 1)

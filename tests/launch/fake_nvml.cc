@@ -29,6 +29,11 @@ int nvmlShutdown() {
   return kSuccess;
 }
 
+int nvmlSystemGetDriverVersion(char* text, unsigned size) {
+  std::snprintf(text, size, "580.42.01");
+  return kSuccess;
+}
+
 int nvmlDeviceGetCount_v2(unsigned* count) {
   *count = kCount;
   return kSuccess;

@@ -19,12 +19,15 @@ def uuid(index):
 
 class Gpus(Case):
     def launch_with_gpus(self, *args, visible=None):
+        return self.run_with_gpus("launch", *args, visible=visible)
+
+    def run_with_gpus(self, *words, visible=None):
         env = {"LD_LIBRARY_PATH": FAKE_NVML}
         if visible is not None:
             env["CUDA_VISIBLE_DEVICES"] = visible
         user = ["--user", "--map-root-user"] if os.geteuid() else []
         unset = ["env", "-u", "CUDA_VISIBLE_DEVICES"] if visible is None else []
-        command = [*unset, "unshare", *user, "--mount", "sh", "-ec", WITH_DRIVER, "sh", TRIREME, "launch", *args]
+        command = [*unset, "unshare", *user, "--mount", "sh", "-ec", WITH_DRIVER, "sh", TRIREME, *words]
         return self.start_command(command, env=env).wait()
 
     def devices(self, *options, visible=None):
@@ -37,6 +40,10 @@ class Gpus(Case):
             tuple(env.get(name) for name in ("CUDA_VISIBLE_DEVICES", "FLAGS_selected_gpus", "LOCAL_RANK"))
             for env in self.worker_environments(count)
         ]
+
+    def test_doctor_names_driver_and_gpus(self):
+        result = self.run_with_gpus("doctor")
+        self.assert_says(result, r"^ok +NVIDIA driver 580\.42\.01$", r"^ok +GPU 7: Stand-in GPU, 79\.0 of 80\.0 GiB free$")
 
     def test_one_process_for_each_visible_gpu(self):
         everything = "0,1,2,3,4,5,6,7"

@@ -1,6 +1,7 @@
 """What the command line takes, and what it refuses with which words."""
 
 import os
+import re
 from pathlib import Path
 
 from trireme_test import TRIREME, Case, main, read
@@ -122,7 +123,8 @@ class Help(Case):
         result = self.start_command([TRIREME, "launch", "--help"]).wait()
         self.assert_ends(result, 0)
         self.assertLessEqual(len(result.out.splitlines()), 60, result)
-        self.assert_says(result, r"trireme launch \[options\] PROGRAM", r"--nproc_per_node", r"--ips", r"--gpus")
+        self.assert_says(result, r"trireme launch \[options\] PROGRAM", r"--nproc_per_node", r"--ips", r"--gpus",
+                         r"--dashboard")
 
     def test_bare_program(self):
         result = self.start_command([TRIREME]).wait()
@@ -148,9 +150,10 @@ class Commands(Case):
         "eval": ["-c", "-o", "A.b=1"],
         "export": ["--config", "--override", "A.b=1"],
         "infer": ["--image", "--topk", "1"],
+        "pack": ["--list", "--output", "x"],
         "serve": ["--host", "--port", "80"],
     }
-    APART = ("train", "eval", "export", "infer", "serve")  # programs of their own; not in a build without libtorch
+    APART = ("train", "eval", "export", "infer", "pack", "serve")  # programs of their own; not in a build without libtorch
 
     def commands(self):
         there = {name for name in self.APART if Path(TRIREME).with_name(f"trireme-{name}").exists()}
@@ -168,6 +171,17 @@ class Commands(Case):
                 self.assertLessEqual(len(result.out.splitlines()), 45, result)
                 self.assertEqual(self.run_words(*name.split(), "-h").out, result.out)
                 self.assertEqual(self.run_words("help", *name.split()).out, result.out)
+
+    def test_every_help_has_examples(self):
+        listed = re.findall(r"^  (\w+) ", self.run_words("help").out.partition("COMMAND")[2].partition("\nexamples")[0], re.M)
+        self.assertLessEqual({"launch", "doctor", "top", "report", "tipc"}, set(listed))
+        not_there = set(self.APART) - set(self.commands())
+        for name in {*listed, *self.commands()} - {"version", *not_there}:  # the former takes nothing
+            with self.subTest(command=name):
+                text = self.run_words("help", *name.split()).out
+                examples = re.search(r"^examples:?\n((?:  \S.*\n)+)", text, re.M)
+                self.assertTrue(examples, text)
+                self.assertRegex(examples[1], rf"(?m)^  trireme {'launch' if name == 'help' else name}\b", text)
 
     def test_an_option_is_not_a_value(self):
         for name in self.commands():

@@ -1,11 +1,12 @@
 """Where the workers' output goes: console, log files; and output that would choke a careless launcher."""
 
+import fcntl
 import os
 import re
 import subprocess
 import time
 
-from trireme_test import SANITIZED, TRIREME, Case, main, read
+from trireme_test import SANITIZED, TRIREME, Case, main, read, wait_for
 
 
 class Logs(Case):
@@ -135,6 +136,13 @@ class OneFolder(Case):
         self.assert_ends(self.launch("sh", "-c", "echo third"), 0)
         self.assertEqual(read(self.log / "workerlog.0"), "mine\nthird\n")
 
+    def test_a_refused_job_leaves_the_result_of_the_other(self):
+        self.assert_ends(self.launch("sh", "-c", "exit 7"), 7)
+        with open(self.log / ".launch.lock", "r+", encoding="utf-8") as lock:  # as while the page is shown on
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assert_usage(self.launch("true"), r"the log folder \S*/log is in use")
+        self.assertEqual(self.result_json()["exit_code"], 7)
+
     def test_a_killed_job_leaves_the_folder_free(self):
         first = self.start(self.script("worker", self.WAITS))
         first.wait_output("^mine$")
@@ -237,18 +245,32 @@ class LogTrouble(Case):
     def test_log_dir_cannot_be_made(self):
         (self.folder / "file").write_text("no folder")
         result = self.launch("-n", 2, "--log_dir", "file/log", self.script("worker", self.TALK))
-        self.assert_job_went_on(result, r"file/log.*Not a directory")
+        self.assert_job_went_on(result, r"log folder \S*file/log: Not a directory")
         self.assert_says(result, r"line 20000 of")
 
     def test_disk_full(self):
         job = self.start_on_small_disk("256k", "-n", 2, self.script("worker", self.TALK))
-        self.assert_job_went_on(job.wait(), r"No space left on device")
+        result = job.wait()
+        self.assert_job_went_on(result, r"workerlog\.\d: No space left on device")
+        self.assert_says(result, r"no result\.json of this job:.*No space left on device")
 
     def test_disk_full_from_the_start(self):
         job = self.start_on_small_disk(
             "4k", "-n", 2, self.script("worker", self.TALK), prepare="cat /dev/zero >log/filler; true;"
         )
-        self.assert_job_went_on(job.wait(), r"No space left on device")
+        result = job.wait()
+        self.assert_job_went_on(result, r"workerlog\.\d: No space left on device")
+        self.assert_says(result, r"no result\.json of this job:.*No space left on device")
+
+    def test_a_removed_folder_is_noticed_and_made_again(self):
+        job = self.start("-n", 1, "sh", "-c", "echo early; while [ ! -e go ]; do sleep 0.02; done; echo late")
+        wait_for(lambda: "early" in read(self.log / "workerlog.0"), 10, "the first line")
+        self.log.rename(self.folder / "removed")  # at once: the launcher writes into it every second
+        job.wait_output(rf"log files in {self.log} were removed")
+        (self.folder / "go").touch()
+        self.assert_ends(job.wait(), 0)
+        self.assertEqual(read(self.log / "workerlog.0"), "late\n")
+        self.assertEqual(self.result_json()["exit_code"], 0)
 
     def start_on_small_disk(self, size, *args, prepare=""):
         """./log is a file system of that size, in a mount namespace of the launcher."""

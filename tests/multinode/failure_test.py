@@ -121,13 +121,24 @@ class Failure(MachineCase):
         self.assert_within(3, results[1])
 
     def test_cable_pulled(self):
-        jobs = self.start_job(FOREVER)
+        jobs = self.start_job(FOREVER, "--link_timeout", 2)
         results = self.end_after(jobs, lambda: self.beta.set_cable("down"))
         for result, other in zip(results, (self.beta, self.alpha)):
             self.assertNotEqual(result.code, 0, result)
-            self.assert_within(20, result)
+            self.assert_within(7, result)
             self.assert_says(result, rf"{other.address}|{other.name}")
         self.assert_gone(2)
+
+    def test_an_outage_within_the_link_timeout_is_survived(self):
+        """Without the option a machine is lost after 8 s."""
+        jobs = self.start_job("while [ ! -e go ]; do sleep 0.01; done", "--link_timeout", 25)
+        self.beta.set_cable("down")
+        time.sleep(9.5)  # the length of the outage is what is tried out
+        self.beta.set_cable("up")
+        for machine in self.machines:
+            (self.folder_of(machine) / "go").touch()
+        for job in jobs:
+            self.assert_ends(job.wait(30), 0)
 
     def test_one_machine_finishes_early(self):
         """A node whose workers are done waits for the others: that is no failure."""

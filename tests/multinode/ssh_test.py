@@ -69,6 +69,11 @@ class Ssh(MachineCase):
         self.assertIn("WORLD_SIZE=4\n", self.read_on(self.alpha, "env.3"))
         self.assert_silent_on(result, r"not authenticated")
 
+    def test_lines_about_the_progress_are_taken_out_of_every_hosts_output(self):
+        result = self.start_ssh("--ips", self.ips, "-n", 1, "--progress", "on", "sh", "-c", "echo from $RANK >&2").wait()
+        self.assert_ends(result, 0)
+        self.assertNotIn("\x1e", result.text)
+
     def test_hostfile(self):
         (self.folder / "hostfile").write_text("alpha slots=1\nbeta slots=2\n")
         result = self.start_ssh("--hostfile", self.folder / "hostfile", "sh", "-c", "hostname >host.$RANK").wait()
@@ -106,6 +111,21 @@ class Ssh(MachineCase):
         self.assertIn("A=two words\n", text)
         self.assertIn(f"PADDLE_CURRENT_ENDPOINT={self.beta.address}:17000\n", text)
 
+    def test_an_elastic_job_goes_on_without_the_other_node(self):
+        worker = self.script("worker", f'[ "$WORLD_SIZE" = 1 ] && exit; echo $$ >pid.$RANK; {FOREVER}')
+        job = self.start_ssh("--ips", self.ips, "--nnodes", "1:2", "-n", 1, worker)
+        self.wait_file_on(self.alpha, "pid.0"), self.wait_file_on(self.alpha, "pid.1")
+        launchers = [pid for pid, words in orphans(self.mark).items() if "--ssh_child" in words and "ssh -F" not in words]
+        beta = [pid for pid in launchers if os.readlink(f"/proc/{pid}/ns/net") == self.network_of(self.beta)]
+        os.kill(min(beta), signal.SIGKILL)
+        result = job.wait()
+        self.assert_ends(result, 0)
+        self.assert_says(result, r"attempt 1 has 1 node, 1 rank: lost node 1 \(beta")
+
+    @staticmethod
+    def network_of(machine):
+        return os.readlink(f"/proc/{machine.pid}/ns/net")
+
     def test_failure_on_the_other_node(self):
         result = self.start_ssh(
             "--ips", self.ips, "-n", 1, "sh", "-c", f"if [ $RANK = 1 ]; then exit 7; fi; {FOREVER}"
@@ -120,6 +140,15 @@ class Ssh(MachineCase):
         result = job.wait()
         self.assert_ends(result, 130)
         self.assert_only_sshd_left()
+
+    def test_signals_for_the_program_reach_both(self):
+        body = "trap 'echo USR1 >got.$RANK; exit 0' USR1; echo up >up.$RANK; " + FOREVER
+        job = self.start_ssh("--ips", self.ips, "-n", 1, "sh", "-c", body)
+        for rank in (0, 1):
+            self.wait_file_on(self.alpha, f"up.{rank}")
+        job.signal(signal.SIGUSR1)
+        self.assert_ends(job.wait(), 0)
+        self.assertEqual([self.read_on(self.alpha, f"got.{rank}") for rank in (0, 1)], ["USR1\n"] * 2)
 
     def test_launcher_killed(self):
         job = self.start_ssh("--ips", self.ips, "-n", 1, "sh", "-c", f"echo $$ >pid.$RANK; {FOREVER}")

@@ -2,16 +2,21 @@
 // way to the same call; run as a whole, children walk through the earlier cases first, silently.
 #include "trireme/launch/spawn.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 
 #include "trireme/core/env.h"
+#include "trireme/core/fd.h"
 #include "trireme/core/file.h"
 #include "trireme/core/test_support.h"
 #include "trireme/core/text.h"
@@ -24,7 +29,9 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
@@ -217,6 +224,30 @@ TEST_F(SpawnTest, JoinWithATimeoutAndTheDestructorStops) {
   for (const int pid : pids) EXPECT_TRUE(pid == 0 || ::kill(pid, 0) != 0);
 }
 
+TEST_F(SpawnTest, ProcessesStoppedBeforeAnybodyJoinedAreAnError) {
+  const CaughtLog log;
+  spawn([] { ::pause(); }, {.nprocs = 2, .join = false, .grace = 1s});
+  EXPECT_THAT(log.lines(), ElementsAre(AllOf(StartsWith("error: spawn: stopped the processes, 2 of them"),
+                                             HasSubstr("call its join()"))));
+}
+
+TEST_F(SpawnTest, AFailureThatNobodyFetchedIsLogged) {
+  const CaughtLog log;
+  {
+    const SpawnContext context =
+        spawn([] { throw std::runtime_error("rank is unhappy"); }, {.nprocs = 1, .join = false});
+    ASSERT_TRUE(eventually([&] { return context.pids() == std::vector<int>{0}; }));
+  }
+  EXPECT_THAT(log.lines(), ElementsAre(StartsWith("error: spawn: rank 0 failed: rank is unhappy; nobody has fetched")));
+}
+
+TEST_F(SpawnTest, WhatJoinHasToldIsNotLogged) {
+  const CaughtLog log;
+  error_of([] { throw std::runtime_error("rank is unhappy"); }, {.nprocs = 1});
+  EXPECT_FALSE(spawn([] { ::pause(); }, {.nprocs = 1, .join = false, .grace = 1s}).join(100ms));
+  EXPECT_THAT(log.lines(), IsEmpty());
+}
+
 TEST_F(SpawnTest, PidsAreThereAtOnce) {
   const SpawnContext context = spawn([] { ::pause(); }, {.nprocs = 2, .join = false, .grace = 1s});
   const std::vector<int> pids = context.pids();
@@ -275,6 +306,36 @@ TEST_F(SpawnTest, ACopyWhoseStreamsAreClosedReachesTheCall) {
     for (const int stream : {1, 2}) ::close(stream);
   spawn([&] { note(path_, "here"); }, {.nprocs = 1});
   EXPECT_EQ(noted(0), "here of 1");
+}
+
+// As strtok() does it.
+TEST_F(SpawnTest, CopiesGetTheWordsThatTheProgramGotBeforeItCutThem) {
+  const std::string words = read_file("/proc/self/cmdline").value();
+  char* const slash = std::strrchr(program_invocation_name, '/');  // in the first word itself
+  ASSERT_NE(slash, nullptr);
+  *slash = '\0';
+  spawn([&] { note(path_, words); }, {.nprocs = 1});
+  *slash = '/';
+  EXPECT_EQ(noted(0), words + " of 1");
+}
+
+void send_pipes_to(const std::filesystem::path& file) {
+  const UniqueFd target(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  for (int fd = 3; fd < 1024; ++fd) {
+    struct stat status {};
+    if (::fstat(fd, &status) == 0 && S_ISFIFO(status.st_mode)) ::dup2(target.get(), fd);
+  }
+}
+
+TEST_F(SpawnTest, AnExceptionIsNotWrittenIntoAFileThatTookThePipesNumber) {
+  const SpawnError error = error_of(
+      [&] {
+        send_pipes_to(path_ / "own file");
+        throw std::runtime_error("rank is unhappy");
+      },
+      {.nprocs = 1});
+  EXPECT_STREQ(error.what(), "rank 0 ended: exit 1");
+  EXPECT_EQ(read_file(path_ / "own file"), "");
 }
 
 // Run by the next case, with a standard input.

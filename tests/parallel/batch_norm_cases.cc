@@ -23,8 +23,8 @@ torch::Tensor summed(const torch::Tensor& gradient) {
 
 // `ours` is marked, `alone` is not; both are equal. Two steps, so that the running statistics are more than one update.
 template <typename Net>
-void compare(const World& world, const std::string& what, Net ours, Net alone, at::IntArrayRef sample) {
-  require(convert_sync_batch_norm(*ours, world) == 1, what + ": one layer to mark");
+void compare(const World& world, const std::string& what, Net ours, Net alone, at::IntArrayRef sample, int layers = 1) {
+  require(convert_sync_batch_norm(*ours, world) == layers, what + ": layers to mark");
   std::vector<int64_t> sizes{uneven_rows(world.size())};
   sizes.insert(sizes.end(), sample.begin(), sample.end());
   for (int step = 0; step < 2; ++step) {
@@ -87,6 +87,50 @@ torch::nn::Sequential sequence() {
 void batch_norm_in_models(const World& world) {
   compare(world, "typed members", seeded<TypedMembers>(), seeded<TypedMembers>(), {2, 6, 6});
   compare(world, "sequential", sequence(), sequence(), {4});
+}
+
+struct ToLayoutImpl : torch::nn::Module {
+  explicit ToLayoutImpl(bool channels_last)
+      : layout(channels_last ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous) {}
+  torch::Tensor forward(const torch::Tensor& x) { return x.contiguous(layout); }
+  torch::MemoryFormat layout;
+};
+TORCH_MODULE(ToLayout);
+
+/// Trained in fused passes: channels last. With `mixed`, on rank 0 alone: the others take the way of the plain layers, and
+/// the exchange must fit all the same.
+struct FusedUnits : torch::nn::Module {
+  explicit FusedUnits(bool is_fused)
+      : layout(is_fused ? torch::MemoryFormat::ChannelsLast : torch::MemoryFormat::Contiguous) {}
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor y = first->forward(x.contiguous(layout));
+    return second->forward_adding(y, y).contiguous();
+  }
+  torch::MemoryFormat layout;
+  nn::ConvBnAct first = register_module("first", nn::ConvBnAct({.in = 2, .out = 6, .kernel = 3}));
+  nn::BatchNormAct second =
+      register_module("second", nn::BatchNormAct({.channels = 6, .activation = nn::Activation::silu}));
+};
+
+void batch_norm_fused(const World& world) {
+  for (const bool mixed : {false, true}) {
+    const auto make = [](bool is_fused) {
+      torch::manual_seed(7);
+      return std::make_shared<FusedUnits>(is_fused);
+    };
+    compare(world, mixed ? "fused on rank 0" : "fused", make(!mixed || world.rank() == 0), make(false), {2, 6, 6}, 2);
+    auto plain = layer<torch::nn::BatchNorm2dImpl>(BatchNormOptions(3));
+    compare(world, "a layer of libtorch", torch::nn::Sequential(ToLayout(!mixed || world.rank() == 0), plain),
+            torch::nn::Sequential(ToLayout(false), layer<torch::nn::BatchNorm2dImpl>(BatchNormOptions(3))), {3, 4, 5});
+  }
+}
+
+void batch_norm_of_libtorch_fused(const World& world) {
+  if (world.size() == 1) return;
+  auto marked = layer<torch::nn::BatchNorm2dImpl>(BatchNormOptions(3));
+  convert_sync_batch_norm(*marked, world);
+  const torch::Tensor y = marked->forward(numbers({2, 3, 4, 4}, 1).contiguous(torch::MemoryFormat::ChannelsLast));
+  require(y.grad_fn()->name().find("NormFunction") != std::string::npos, "fused, not " + y.grad_fn()->name());
 }
 
 // With DataParallel, equal batches, as one would train.
@@ -177,6 +221,7 @@ void batch_norm_in_checkpoint(const World& world) {
 
 std::vector<Case> batch_norm_cases() {
   return {{"batch_norm_layers", batch_norm_layers},     {"batch_norm_in_models", batch_norm_in_models},
+          {"batch_norm_fused", batch_norm_fused},       {"batch_norm_of_libtorch_fused", batch_norm_of_libtorch_fused},
           {"batch_norm_training", batch_norm_training}, {"batch_norm_half", batch_norm_half},
           {"batch_norm_refused", batch_norm_refused},   {"batch_norm_and_join", batch_norm_and_join},
           {"batch_norm_unmarked", batch_norm_unmarked}, {"batch_norm_in_checkpoint", batch_norm_in_checkpoint}};

@@ -22,18 +22,23 @@ std::vector<Case> graph_cases();
 std::vector<Case> hook_cases();
 std::vector<Case> batch_norm_cases();
 std::vector<Case> change_cases();
+std::vector<Case> apart_cases();
 std::vector<Case> sharded_cases();
 std::vector<Case> sharded_precision_cases();
 std::vector<Case> tensor_cases();
 std::vector<Case> pipeline_cases();
 std::vector<Case> gpt_cases();
+std::vector<Case> gpt_file_cases();
+std::vector<Case> overlap_cases();
 std::vector<Case> random_cases();
+std::vector<Case> replica_cases();
 /// Takes long, so it is run by name.
 std::vector<Case> resnet_cases();
 /// These end the world or a process of it, so each is run alone.
 std::vector<Case> last_cases();
 /// These need a world of their own.
 std::vector<Case> sharded_alone_cases();
+std::vector<Case> gpt_alone_cases();
 /// One saves, another world loads.
 std::vector<Case> sharded_file_cases();
 
@@ -51,6 +56,9 @@ std::string error_of(const std::function<void()>& f);
 /// It throws this kind of error, and these words are in it.
 void require_error(const std::function<void()>& f, const std::string& kind, std::initializer_list<std::string> words,
                    Where where = Where::current());
+
+/// An environment variable that a test sets for its case; it must be there.
+std::string setting(const char* name);
 
 /// All parameters one after the other, as they are now.
 torch::Tensor flat(const torch::nn::Module& module);

@@ -140,6 +140,123 @@ void changed_on_one_rank(const World& world) {
   }
 }
 
+// The graph of a forward leads to where the parameters' gradients went then.
+void changed_after_forward(const World& world) {
+  if (world.size() == 1) return;
+  const auto back_and_forth = [](const torch::Tensor& parameter) {
+    for (const auto type : {torch::kDouble, torch::kFloat}) parameter.set_data(parameter.detach().to(type));
+  };
+  const std::vector<Change> changes = {
+      [](Changing& net) {
+        net.to(torch::kDouble);
+        net.to(torch::kFloat);
+      },
+      [](Changing& net) { net.to(torch::kDouble); },
+      [&](Changing& net) { back_and_forth(net.first->weight); },
+      [&](Changing& net) { back_and_forth(net.last->bias); },
+  };
+  for (size_t i = 0; i < changes.size(); ++i)
+    for (const int steps : {0, 2})
+      for (const bool unused : {false, true})
+        for (const bool everywhere : {true, false}) {
+          DataParallel model(seeded<Changing>(), world, {.find_unused_parameters = unused});
+          for (int step = 0; step < steps; ++step) train_once(*model.module(), torch::ones({2, 6}));
+          const torch::Tensor loss = model(torch::ones({2, 6})).sum();
+          if (everywhere || world.rank() == world.size() - 1) changes[i](*model.module());
+          const std::string error = error_of([&] { loss.backward(); });
+          require(error.find("was changed between forward and backward") != std::string::npos,
+                  fmt::format("change {} after {} steps, unused = {}, everywhere = {}: {}", i, steps, unused,
+                              everywhere, error));
+          require(error.find(i < 3 ? "parameter first.weight" : "parameter last.bias") != std::string::npos, error);
+        }
+}
+
+// The types of forward, of backward and of the model before both are different ones.
+void changed_around_forward(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Changing>(), world);
+  train_once(*model.module(), torch::ones({2, 6}));
+  model->to(torch::kDouble);
+  const torch::Tensor loss = model(torch::ones({2, 6}, torch::kDouble)).sum();
+  model->to(torch::kFloat);
+  train_once(*model.module(), torch::ones({2, 6}));
+  const std::string error = error_of([&] { loss.backward(); });
+  require(error.find("was changed between forward and backward") != std::string::npos, error);
+}
+
+// Nothing that would be averaged: the graph leads past the frozen parameter.
+void frozen_after_forward(const World& world) {
+  auto wrapped = seeded<Changing>(), alone = seeded<Changing>();
+  const DataParallel model(wrapped, world);
+  for (int step = 0; step < 3; ++step) {
+    const torch::Tensor x = numbers({kRows, 6}, step);
+    const torch::Tensor mine = wrapped->forward(share(x, world)).square().mean();
+    const torch::Tensor whole = alone->forward(x).square().mean();
+    for (Changing* net : {wrapped.get(), alone.get()}) set_trainable(*net, step == 1);
+    mine.backward(), whole.backward();
+    require(wrapped->first->weight.grad().defined() == alone->first->weight.grad().defined(), "frozen after forward");
+    require_near(wrapped->last->weight.grad(), alone->last->weight.grad(), 1e-5, "frozen after forward");
+  }
+}
+
+// Views of one tensor have one version: that of `first` changes with every gradient of `last`, and means nothing.
+void gradients_in_one_memory(const World& world) {
+  DataParallel model(seeded<Changing>(), world, {.find_unused_parameters = true});
+  const torch::Tensor all = torch::zeros_like(flat(*model.module()));
+  int64_t begin = 0;
+  for (const torch::Tensor& parameter : model->parameters()) {
+    parameter.mutable_grad() = all.narrow(0, begin, parameter.numel()).view(parameter.sizes());
+    begin += parameter.numel();
+  }
+  for (int step = 0; step < 3; ++step) model->last(torch::ones({2, 5})).sum().backward();
+  require_near(model->last->bias.grad(), torch::full({2}, 6.0), 1e-6, "what every backward reaches");
+  require(model->first->weight.grad().eq(0).all().item<bool>(), "what none reaches");
+}
+
+struct NormedNet : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor y = norm(first(x.to(first->weight.scalar_type())).to(torch::kFloat));
+    torch::Tensor result = last(torch::tanh(y).to(last->weight.scalar_type()));
+    if (use_extra) result = result + extra(x.to(extra->weight.scalar_type()));
+    return result.to(torch::kFloat);
+  }
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(torch::nn::LinearOptions(6, 5).bias(false)));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(5));
+  torch::nn::Linear last = register_module("last", torch::nn::Linear(5, 2));
+  torch::nn::Linear extra = register_module("extra", torch::nn::Linear(6, 2));
+  bool use_extra = true;
+};
+
+// Buckets of two types from then on: the norms keep all digits. Every rank has the same rows, so that the statistics are
+// those of one process.
+void to_low_precision(const World& world) {
+  for (const bool unused : {false, true})
+    for (const int steps_before : {0, 2}) {
+      auto wrapped = seeded<NormedNet>(), alone = seeded<NormedNet>();
+      const DataParallel model(wrapped, world, {.find_unused_parameters = unused});
+      for (int step = 0; step < 5; ++step) {
+        for (const auto& net : {wrapped, alone}) {
+          if (step == steps_before) optim::lower_precision(*net, torch::kBFloat16);
+          net->use_extra = !unused || step % 2 == 0;
+          torch::optim::SGD optimizer(net->parameters(), 0.1);
+          const double factor = net == wrapped ? world.rank() + 1 : 0.5 * (world.size() + 1);
+          (net->forward(numbers({kRows, 6}, step)).square().mean() * factor).backward();
+          optimizer.step();
+        }
+        require(wrapped->first->weight.grad().scalar_type() == wrapped->first->weight.scalar_type(), "another type");
+        require(wrapped->norm->weight.scalar_type() == torch::kFloat, "the norm is in low precision");
+        for (const auto& item : wrapped->named_parameters()) {
+          const torch::Tensor& expected = alone->named_parameters()[item.key()].grad();
+          require(item.value().grad().defined() == expected.defined(), item.key());
+          if (expected.defined()) require_near(item.value().grad(), expected, 0.05, item.key());
+        }
+        wrapped->zero_grad(), alone->zero_grad();
+      }
+      require(wrapped->last->weight.scalar_type() == torch::kBFloat16, "not in low precision");
+      for (const torch::Tensor& parameter : wrapped->parameters()) require_equal_everywhere(parameter, "parameters");
+    }
+}
+
 // The closing backward does not touch `first`, which has a gradient from before.
 void no_sync_then_less(const World& world) {
   for (const bool unused : {false, true})
@@ -231,8 +348,8 @@ void parameters_not_finite(const World& world) {
 }
 
 void parameters_not_checked(const World& world) {
-  require_error([&] { DataParallel(seeded<Changing>(), world, {.parameter_check_interval = -1}); }, "UsageError",
-                {"-1"});
+  require_error([&] { static_cast<void>(DataParallel(seeded<Changing>(), world, {.parameter_check_interval = -1})); },
+                "UsageError", {"-1"});
   DataParallel model(seeded<Changing>(), world, {.parameter_check_interval = 0});
   if (world.rank() == 1) {
     const torch::NoGradGuard no_grad;
@@ -252,6 +369,11 @@ std::vector<Case> change_cases() {
           {"parameter_replaced", parameter_replaced},
           {"replaced_on_one_rank", replaced_on_one_rank},
           {"changed_on_one_rank", changed_on_one_rank},
+          {"changed_after_forward", changed_after_forward},
+          {"changed_around_forward", changed_around_forward},
+          {"frozen_after_forward", frozen_after_forward},
+          {"gradients_in_one_memory", gradients_in_one_memory},
+          {"to_low_precision", to_low_precision},
           {"no_sync_then_less", no_sync_then_less},
           {"no_sync_then_new_use", no_sync_then_new_use},
           {"no_sync_then_change", no_sync_then_change},

@@ -8,7 +8,7 @@ import socket
 
 from trireme_test import ROOT, TRIREME, Case, main
 
-from parallel_test import BIN, MPI
+from parallel_test import BIN
 
 DATA = {"TRIREME_DATA_DIR": ROOT / "examples/data", "PADDLE_PG_TIMEOUT": "60000"}
 FRACTION = re.compile(r"\d+\.\d+")
@@ -80,7 +80,7 @@ class Shown(ExampleCase):
             self.assertIn(f"ring of {ranks}: 12 elements, the same as all_reduce", result.out)
 
     def test_all_reduce_under_mpi(self):
-        result = self.run_words(["mpirun", "-n", "2", "build/bin/example_allreduce"], env=MPI)
+        result = self.run_words(["mpirun", "-n", "2", "build/bin/example_allreduce"], env=self.mpi_environment())
         self.assert_ends(result, 0)
         self.assertEqual(sorted(result.out.splitlines()), [f"rank {rank} of 2 by mpi: 3 3 3" for rank in range(2)])
 

@@ -1,104 +1,15 @@
 // GPT split over the ranks in every way is the GPT of one process.
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "cases.h"
-#include "small_gpt.h"
-#include "trireme/optim/split_tensors.h"
+#include "gpt_training.h"
 
 namespace trireme::test {
 namespace {
 
-struct Layout {
-  int model = 1;
-  std::optional<Shard> shard = {};
-  bool sequence_parallel = false;
-  bool recompute = false;
-
-  std::string describe() const {
-    return fmt::format("model {}, shard {}, sequence_parallel {}, recompute {}", model,
-                       shard ? std::to_string(static_cast<int>(*shard) + 1) : "none", sequence_parallel, recompute);
-  }
-};
-
-// A GPT in one layout. In double, so that the order of sums does not matter.
-struct GptTraining {
-  World world;
-  Mesh mesh;
-  models::Gpt net = nullptr;
-  std::optional<DataParallel<models::Gpt>> plain;
-  std::optional<ShardedDataParallel<models::Gpt>> sharded;
-  std::unique_ptr<torch::optim::Optimizer> optimizer;
-  torch::Tensor norm;
-
-  GptTraining(const World& ranks, const Layout& layout, const torch::Dtype type = torch::kDouble)
-      : world(ranks), mesh(ranks, {{"data", -1}, {"model", layout.model}}) {
-    torch::manual_seed(11);
-    models::GptOptions options = small(layout.sequence_parallel);
-    options.recompute = layout.recompute;
-    net = models::gpt(options, mesh["model"]);
-    net->to(world.device(), type);
-    if (layout.shard)
-      sharded.emplace(net, mesh["data"], ShardedOptions{.shard = *layout.shard});
-    else
-      plain.emplace(net, mesh["data"]);
-    if (type == torch::kDouble)
-      optimizer = std::make_unique<torch::optim::Adam>(parameters(), torch::optim::AdamOptions(0.01));
-    else  // Adam would make steps of one size of gradients that are rounding errors, such as those of the keys' bias
-      optimizer = std::make_unique<torch::optim::SGD>(parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
-  }
-  Tensors parameters() { return sharded ? sharded->parameters() : plain->parameters(); }
-
-  void run(int from, int to) {
-    for (int i = from; i < to; ++i) {
-      const Text all = text(world, 100 + i);
-      net->loss(share(all.x, mesh["data"]), share(all.y, mesh["data"])).backward();
-      norm = optim::clip_grad_norm(parameters(), 0.5);
-      optimizer->step();
-      if (i + 1 < to) optimizer->zero_grad();
-    }
-  }
-  TrainingState state() { return {.model = *net, .optimizer = *optimizer}; }
-
-  // A number for each number of the model, of the whole model: parameters or their gradients.
-  Tensors whole_parameters() {
-    std::optional<GatheredParameters> held;
-    if (sharded) held.emplace(sharded->gathered());
-    Tensors all;
-    for (const torch::Tensor& parameter : net->parameters()) {
-      const auto how = optim::split_of(parameter);
-      all.push_back((how ? how->whole(parameter) : parameter).detach().clone());
-    }
-    return all;
-  }
-  Tensors whole_gradients() {
-    Tensors all;
-    for (const torch::Tensor& parameter : net->parameters()) {
-      const torch::Tensor piece = optim::piece_of(parameter);
-      const auto how = optim::split_of(parameter);
-      all.push_back((how ? how->join(piece, piece.grad()) : piece.grad()).detach().clone());
-    }
-    return all;
-  }
-};
-
-std::vector<int> degrees(const World& world) {
-  std::vector<int> all;
-  for (const int degree : {1, 2, 4, 8})
-    if (world.size() % degree == 0) all.push_back(degree);
-  return all;
-}
-
-std::vector<Layout> layouts(const World& world) {
-  std::vector<Layout> all;
+std::vector<GptLayout> layouts(const World& world) {
+  std::vector<GptLayout> all;
   for (const int model : degrees(world))
     for (const bool sequence_parallel : {false, true}) {
       if (sequence_parallel && model == 1) continue;
@@ -154,45 +65,29 @@ void gpt_is_a_gpt(const World& world) {
   require(net->blocks[0]->up->bias.abs().max().item<double>() == 0, "biases");
 }
 
-// Ten steps of Adam with clipping: parameters, gradients and the norm are those of one process, in every layout.
+// Parameters, gradients and the optimizer's states are those of one process, in every layout; the norm is one number.
 void gpt_layouts(const World& world) {
-  GptTraining expected(world, {});
-  {
-    // Data parallelism alone is proven elsewhere; here against one process with the whole batch.
-    const Group self = world.new_group({world.rank()});
-    torch::manual_seed(11);
-    models::Gpt net = models::gpt(small(false), self);
-    net->to(world.device(), torch::kDouble);
-    torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(0.01));
-    for (int i = 0; i < 10; ++i) {
-      const auto [x, y] = text(world, 100 + i);
-      adam.zero_grad();
-      net->loss(x, y).backward();
-      optim::clip_grad_norm(net->parameters(), 0.5);
-      adam.step();
-    }
-    expected.run(0, 10);
-    require_all_near(expected.whole_parameters(), net->parameters(), 1e-8, "data parallel and one process");
-  }
-  const Tensors parameters = expected.whole_parameters(), gradients = expected.whole_gradients();
-  for (const Layout& layout : layouts(world)) {
+  const WholeModel expected = gpt_of_one_process(world);
+  GptTraining data_parallel(world, {});
+  data_parallel.run(0, kGptSteps);
+  require_like(world, data_parallel.whole(), expected, 1e-8, "data parallel");
+  for (const GptLayout& layout : wanted(layouts(world))) {
     GptTraining training(world, layout);
-    training.run(0, 10);
-    require_near(training.norm, expected.norm, 1e-8, layout.describe() + ": norm");
-    require_all_near(training.whole_gradients(), gradients, 1e-7, layout.describe() + ": gradients");
-    require_all_near(training.whole_parameters(), parameters, 1e-8, layout.describe() + ": parameters");
+    training.run(0, kGptSteps);
+    require_near(training.norm, data_parallel.norm, 1e-8, layout.describe() + ": norm");
+    require_like(world, training.whole(), expected, 1e-8, layout.describe());
   }
 }
 
 // In float, to what float can.
 void gpt_in_float(const World& world) {
-  GptTraining expected(world, {}, torch::kFloat);
-  expected.run(0, 10);
-  for (const bool sequence_parallel : {false, true}) {
-    GptTraining training(world, {.model = degrees(world).back(), .sequence_parallel = sequence_parallel},
-                         torch::kFloat);
-    training.run(0, 10);
-    require_all_near(training.whole_parameters(), expected.whole_parameters(), 1e-5, "parameters in float");
+  const WholeModel expected = gpt_of_one_process(world, torch::kFloat);
+  const int all = degrees(world).back();
+  for (const GptLayout& layout : std::initializer_list<GptLayout>{
+           {}, {.shard = Shard::parameters}, {.model = all}, {.model = all, .sequence_parallel = true}}) {
+    GptTraining training(world, layout, torch::kFloat);
+    training.run(0, kGptSteps);
+    require_like(world, training.whole(), expected, 1e-5, "in float: " + layout.describe());
   }
 }
 
@@ -223,43 +118,6 @@ void gpt_autocast(const World& world) {
   for (const bool sequence_parallel : {false, true})
     for (const bool recompute : {false, true})
       require_near(gradients(world, sequence_parallel, recompute), expected, 0.03, "gradients in bfloat16");
-}
-
-// A checkpoint of one layout restored into another has the same bits, parameters and optimizer states.
-void gpt_checkpoints(const World& world) {
-  const std::string folder = broadcast_object(fmt::format("gpt_checkpoints.{}", getpid()), 0, world);
-  const std::string again = folder + ".again";
-  const auto saved = [](const std::string& where) {
-    const std::filesystem::path newest = std::filesystem::path(where) / "step_000000003";
-    return std::pair(io::load_safetensors(newest / "model.safetensors"),
-                     io::load_safetensors(newest / "optimizer.safetensors"));
-  };
-  std::vector<Layout> all;
-  for (const int model : degrees(world)) all.push_back({model, Shard::parameters, model > 1});
-  for (const int model : degrees(world)) all.push_back({.model = model});
-  for (const Layout& from : all) {
-    GptTraining first(world, from);
-    first.run(0, 3);
-    { Checkpoint(folder, world).save(first.state(), {.step = 3}); }
-    for (const Layout& to : all) {
-      GptTraining second(world, to);
-      Checkpoint(folder, world).restore(second.state());
-      { Checkpoint(again, world).save(second.state(), {.step = 3}); }
-      if (world.rank() == 0) {
-        const auto [model, optimizer] = saved(folder);
-        const auto [same_model, same_optimizer] = saved(again);
-        for (const auto& item : model)
-          require(same_model[item.key()].equal(item.value()), item.key() + ": other bits, " + to.describe());
-        require(optimizer.size() == same_optimizer.size() && optimizer.size() > model.size(), "optimizer states");
-        for (const auto& item : optimizer)
-          require(same_optimizer[item.key()].equal(item.value()), item.key() + ": other bits, " + to.describe());
-        std::filesystem::remove_all(again);
-      }
-      barrier(world);
-    }
-    if (world.rank() == 0) std::filesystem::remove_all(folder);
-    barrier(world);
-  }
 }
 
 // The list of layers is the network, whichever of them are made.
@@ -368,92 +226,22 @@ void gpt_bad_input(const World& world) {
   require_error([&] { net->generate(torch::zeros({1, 1}, torch::kLong), 1, -1); }, "UsageError", {"temperature is -1"});
 }
 
-std::vector<PipelineLayer> gpt_pipeline(const Mesh& mesh) {
-  torch::manual_seed(11);
-  std::vector<PipelineLayer> layers;
-  for (const models::NetworkLayer& layer : models::gpt_layers(small(mesh.size("model") > 1), mesh["model"]))
-    layers.emplace_back(
-        layer.name,
-        [make = layer.make] {
-          auto module = make();
-          module->to(torch::kDouble);
-          return module;
-        },
-        LayerOptions{.tied = layer.tied});
-  return layers;
-}
-
-struct GptPipeline {
-  int stages = 1;
-  int parts = 1;  // of the layers
-  Schedule schedule = Schedule::one_f_one_b;
-  std::optional<Shard> shard = {};  // over the data axis
-  std::string text() const {
-    return fmt::format("pipe {}, model {}, schedule {}, shard {}", stages, parts, static_cast<int>(schedule),
-                       shard ? static_cast<int>(*shard) + 1 : 0);
-  }
-};
-
-std::vector<GptPipeline> gpt_pipeline_layouts(const World& world, int parts) {
-  std::vector<GptPipeline> all;
-  for (const int stages : {1, 2, 4}) {
-    if (world.size() % (stages * parts) != 0) continue;
-    for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble})
-      all.push_back({stages, parts, schedule});
-    // The ends are tied: split, they must be on different ranks.
-    if (stages > 1 && world.size() > stages * parts)
-      for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::parameters})
-        all.push_back({stages, parts, Schedule::one_f_one_b, shard});
-  }
-  return all;
-}
-
-void train_like(const std::map<std::string, torch::Tensor>& expected, const World& world, const GptPipeline& layout) {
-  Mesh mesh(world, {{"pipe", layout.stages}, {"data", -1}, {"model", layout.parts}});
-  const auto loss_of = [&](const torch::Tensor& logits, const torch::Tensor& targets) {
-    return nn::parallel_cross_entropy(logits, targets, mesh["model"]);
-  };
-  PipelineOptions options{.micro_batches = static_cast<int>(kBatch) / world.size(),
-                          .schedule = layout.schedule,
-                          .loss = loss_of,
-                          .device = world.device(),
-                          .data = mesh["data"]};
-  if (layout.shard) options.shard = ShardedOptions{.shard = *layout.shard};
-  Pipeline pipe(gpt_pipeline(mesh), mesh["pipe"], options);
-  torch::optim::Adam adam(pipe.parameters(), 0.01);
-  for (int i = 0; i < 5; ++i) {
-    const Text all = text(world, 100 + i);
-    pipe.train_batch(share(all.x, mesh["data"]), share(all.y, mesh["data"]), adam, {.clip_norm = 0.5});
-  }
-  for (const auto& item : pipe->named_parameters()) {
-    const auto how = optim::split_of(item.value());
-    const std::shared_ptr<void> held = how ? how->hold() : nullptr;
-    const torch::Tensor got = how ? how->whole(item.value()) : item.value();
-    require_near(got.cpu(), expected.at(item.key()).cpu(), 1e-8, fmt::format("{} of {}", item.key(), layout.text()));
-  }
-}
-
-// All axes at once, against the layouts of gpt_layouts, which are those of one process.
+// All axes at once train as one process does.
 void gpt_pipelines(const World& world) {
-  for (const int parts : {1, 2}) {
-    if (world.size() % parts != 0) continue;
-    GptTraining expected(world, {.model = parts});
-    expected.run(0, 5);
-    const Tensors values = expected.whole_parameters();
-    std::map<std::string, torch::Tensor> by_name;
-    for (const auto& item : expected.net->named_parameters()) by_name[item.key()] = values[by_name.size()];
-    by_name["head.tokens.weight"] = by_name.at("embedding.tokens.weight");
-    for (const GptPipeline& layout : gpt_pipeline_layouts(world, parts)) train_like(by_name, world, layout);
+  const WholeModel expected = gpt_of_one_process(world);
+  for (const GptPipeline& layout : wanted(gpt_pipeline_layouts(world))) {
+    PipedGpt training(world, layout);
+    training.run(0, kGptSteps);
+    require_like(world, training.whole(), expected, 1e-8, layout.text());
   }
 }
 
 }  // namespace
 
 std::vector<Case> gpt_cases() {
-  return {{"gpt_is_a_gpt", gpt_is_a_gpt},   {"gpt_layouts", gpt_layouts},     {"gpt_pipelines", gpt_pipelines},
-          {"gpt_in_float", gpt_in_float},   {"gpt_autocast", gpt_autocast},   {"gpt_checkpoints", gpt_checkpoints},
-          {"gpt_as_layers", gpt_as_layers}, {"gpt_generates", gpt_generates}, {"gpt_other_texts", gpt_other_texts},
-          {"gpt_bad_input", gpt_bad_input}};
+  return {{"gpt_is_a_gpt", gpt_is_a_gpt},   {"gpt_layouts", gpt_layouts},         {"gpt_pipelines", gpt_pipelines},
+          {"gpt_in_float", gpt_in_float},   {"gpt_autocast", gpt_autocast},       {"gpt_as_layers", gpt_as_layers},
+          {"gpt_generates", gpt_generates}, {"gpt_other_texts", gpt_other_texts}, {"gpt_bad_input", gpt_bad_input}};
 }
 
 }  // namespace trireme::test

@@ -90,7 +90,8 @@ void power_sgd_learns(const World& world) {
 void power_sgd_arguments(const World& world) {
   require_error(
       [&] {
-        DataParallel(linear(), world, {.gradient_compression = GradientCompression::powersgd, .powersgd_rank = 0});
+        static_cast<void>(
+            DataParallel(linear(), world, {.gradient_compression = GradientCompression::powersgd, .powersgd_rank = 0}));
       },
       "UsageError", {"powersgd_rank = 0", "at least 1"});
 }

@@ -2,7 +2,9 @@
 //
 // Without a case it runs all but the last ones, in one world. Each group of a model is a group of its own, so a case
 // that breaks its group leaves the world whole.
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 
@@ -52,6 +54,12 @@ void require_error(const std::function<void()>& f, const std::string& kind, std:
     require(error.find(word) != std::string::npos, fmt::format("'{}' is not in: {}", word, error), where);
 }
 
+std::string setting(const char* name) {
+  const char* value = std::getenv(name);
+  require(value != nullptr, fmt::format("{} is not set", name));
+  return value;
+}
+
 torch::Tensor flat(const torch::nn::Module& module) {
   Tensors parts;
   for (const torch::Tensor& parameter : module.parameters()) parts.push_back(parameter.detach().reshape(-1));
@@ -70,9 +78,11 @@ torch::Tensor numbers(at::IntArrayRef sizes, int seed) {
 namespace {
 
 void run(const Case& one, const World& world) {
+  const auto start = std::chrono::steady_clock::now();
   try {
     one.run(world);
-    if (world.rank() == 0) std::cout << "ok " << one.name << std::endl;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    if (world.rank() == 0) std::cout << fmt::format("ok {} {:.1f} s", one.name, taken.count()) << std::endl;
   } catch (const std::exception& error) {
     std::cerr << fmt::format("FAILED {} on rank {} of {}: {}\n", one.name, world.rank(), world.size(), error.what());
     std::_Exit(1);  // the others may wait for this rank in a group that only its end can end
@@ -86,11 +96,12 @@ std::vector<Case> joined(std::initializer_list<std::vector<Case>> lists) {
 }
 
 int run_all(int count, char** names) {
-  const std::vector<Case> usual = joined(
-      {training_cases(), uneven_cases(), graph_cases(), hook_cases(), batch_norm_cases(), change_cases(),
-       sharded_cases(), sharded_precision_cases(), tensor_cases(), pipeline_cases(), gpt_cases(), random_cases()});
+  const std::vector<Case> usual =
+      joined({training_cases(), uneven_cases(), graph_cases(), hook_cases(), batch_norm_cases(), change_cases(),
+              apart_cases(), sharded_cases(), sharded_precision_cases(), tensor_cases(), pipeline_cases(), gpt_cases(),
+              gpt_file_cases(), overlap_cases(), random_cases(), replica_cases()});
   const std::vector<Case> known =
-      joined({usual, last_cases(), resnet_cases(), sharded_alone_cases(), sharded_file_cases()});
+      joined({usual, last_cases(), resnet_cases(), sharded_alone_cases(), sharded_file_cases(), gpt_alone_cases()});
   const World world = init_parallel_env();
   if (count == 0)
     for (const Case& one : usual) run(one, world);

@@ -5,6 +5,8 @@
 #include <optional>
 
 #include "cases.h"
+#include "trireme/io/optimizer_state.h"
+#include "whole_model.h"
 
 namespace trireme::test {
 namespace {
@@ -94,6 +96,16 @@ std::vector<PipelineLayer> tied_words() {
   return layers;
 }
 
+// These compare with one process on the CPU, on ranks that have a GPU too.
+struct CpuPipeline : Pipeline {
+  static PipelineOptions on_cpu(PipelineOptions options) {
+    options.device = torch::kCPU;
+    return options;
+  }
+  CpuPipeline(const std::vector<PipelineLayer>& layers, const Group& group, const PipelineOptions& options)
+      : Pipeline(layers, group, on_cpu(options)) {}
+};
+
 // The whole batch of a step, the same on all ranks.
 using PipelineData = std::function<std::pair<torch::Tensor, torch::Tensor>(int step)>;
 std::pair<torch::Tensor, torch::Tensor> plain_data(int step) {
@@ -129,7 +141,7 @@ PipelineNet word_net() {
 class OneProcess {
  public:
   OneProcess(const PipelineNet& net, const World& world, double clip = 0) : net_(net), clip_(clip) {
-    Pipeline seeded(net.layers, world.new_group({world.rank()}), {.loss = net.loss});
+    CpuPipeline seeded(net.layers, world.new_group({world.rank()}), {.loss = net.loss});
     const auto weights = seeded->named_parameters();
     for (const PipelineLayer& layer : net.layers) {
       parts_.push_back(layer.make());
@@ -140,12 +152,12 @@ class OneProcess {
         if (tie != layer.options().tied.end())
           copies_.emplace_back(named_.at(tie->second), item.value());
         else
-          parameters_.push_back(item.value());
+          owners_.insert(name, item.value());
         named_.emplace(name, item.value());
       }
     }
     for (auto& [owner, copy] : copies_) copy.set_data(owner.data());
-    adam_.emplace(parameters_, 0.01);
+    adam_.emplace(owners_.values(), 0.01);
   }
   torch::Tensor loss(const torch::Tensor& x, const torch::Tensor& y) {
     Tensors tensors{x};
@@ -154,22 +166,29 @@ class OneProcess {
   }
   double step(int step) {
     const auto [x, y] = net_.data(step);
+    adam_->zero_grad();
     const torch::Tensor value = loss(x, y);
     value.backward();
     for (auto& [owner, copy] : copies_) {
       owner.mutable_grad() = owner.grad() + copy.grad();
       copy.mutable_grad() = torch::Tensor();
     }
-    if (clip_ > 0) norm = optim::clip_grad_norm(parameters_, clip_).item<double>();
+    if (clip_ > 0) norm = optim::clip_grad_norm(owners_.values(), clip_).item<double>();
     adam_->step();
-    adam_->zero_grad();
     return value.item<double>();
   }
   void run(int from, int to) {
     for (int i = from; i < to; ++i) losses.push_back(step(i));
   }
   const torch::Tensor& operator[](const std::string& name) const { return named_.at(name); }
-  torch::optim::Adam& adam() { return *adam_; }
+  // As the last step has left it.
+  WholeModel whole() const {
+    WholeModel result;
+    result.parameters = owners_;
+    result.states = states_of(io::optimizer_state(*adam_, owners_));
+    for (const auto& item : owners_) result.gradients.insert(item.key(), item.value().grad());
+    return result;
+  }
 
   double norm = 0;
   std::vector<double> losses;
@@ -179,7 +198,7 @@ class OneProcess {
   double clip_;
   std::vector<detail::LayerModule> parts_;
   std::map<std::string, torch::Tensor> named_;
-  Tensors parameters_;
+  io::TensorMap owners_;  // what is tied, once
   std::vector<std::pair<torch::Tensor, torch::Tensor>> copies_;
   std::optional<torch::optim::Adam> adam_;
 };
@@ -205,6 +224,7 @@ std::vector<PipelineLayout> layouts(const World& world, const std::vector<int>& 
   std::vector<PipelineLayout> all;
   for (const int degree : degrees_of(world))
     for (const int count : micro_batches) {
+      if (count > kPipelineRows * degree / world.size()) continue;  // a micro-batch has a row at least
       for (const Schedule schedule : {Schedule::fill_drain, Schedule::one_f_one_b, Schedule::zero_bubble})
         all.push_back({degree, {.micro_batches = count, .schedule = schedule}});
       for (int chunks = 2; chunks <= most_chunks; ++chunks)
@@ -218,7 +238,7 @@ struct PipelineTraining {
   World world;
   PipelineNet net;
   Mesh mesh;
-  Pipeline pipe;
+  CpuPipeline pipe;
   torch::optim::Adam adam;
 
   PipelineTraining(const World& ranks, const PipelineNet& what, const PipelineLayout& layout)
@@ -244,6 +264,13 @@ struct PipelineTraining {
     }
     return losses;
   }
+  // A step whose gradients stay.
+  double run_by_hand(int step) {
+    const auto [x, y] = batch(step);
+    const double loss = pipe.accumulate(x, y).item<double>();
+    adam.step();
+    return loss;
+  }
   void require_like(const OneProcess& expected, const std::string& what, double tolerance = 1e-8) {
     for (const auto& item : pipe->named_parameters())
       require_near(item.value(), expected[item.key()], tolerance, fmt::format("{}: {}", what, item.key()));
@@ -262,11 +289,15 @@ void trains_like_one_process(const World& world, const PipelineNet& net, const s
   if (kPipelineRows % world.size() != 0) return;
   OneProcess expected(net, world);
   expected.run(0, 10);
-  for (const PipelineLayout& layout : all) {
+  const WholeModel whole = expected.whole();
+  for (const PipelineLayout& layout : wanted(all)) {
     PipelineTraining training(world, net, layout);
-    const std::vector<double> losses = training.run(0, 10);
+    std::vector<double> losses = training.run(0, 9);
+    losses.push_back(training.run_by_hand(9));
     require_same_losses(losses, expected.losses, layout.text());
     training.require_like(expected, layout.text());
+    test::require_like(world, whole_model(training.state(), training.pipe.named_parameters()), whole, 1e-8,
+                       layout.text());
     require_equal_everywhere(torch::tensor(losses, torch::kDouble), "losses");
   }
 }
@@ -371,8 +402,8 @@ void pipeline_autocast(const World& world) {
     return torch::mse_loss(output.to(torch::kFloat), target);
   };
   for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
-    Pipeline alone(layers, world.new_group({world.rank()}), {.micro_batches = 4, .loss = loss});
-    Pipeline pipe(layers, world, {.micro_batches = 4, .schedule = schedule, .loss = loss});
+    CpuPipeline alone(layers, world.new_group({world.rank()}), {.micro_batches = 4, .loss = loss});
+    CpuPipeline pipe(layers, world, {.micro_batches = 4, .schedule = schedule, .loss = loss});
     torch::optim::SGD one(alone.parameters(), 0.1), sgd(pipe.parameters(), 0.1);
     for (int i = 0; i < 5; ++i) {
       const torch::Tensor x = numbers({12, 6}, i), y = numbers({12, 6}, 50 + i);
@@ -505,8 +536,8 @@ struct FoldingLayer : torch::nn::Module {
 };
 void pipeline_shapes(const World& world) {
   const Group alone = world.new_group({world.rank()});
-  Pipeline expected(mlp(), alone, {.micro_batches = 2, .loss = square_error});
-  Pipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline expected(mlp(), alone, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
   torch::optim::SGD one(expected.parameters(), 0.1), sgd(pipe.parameters(), 0.1);
   for (const int64_t rows : {8, 8, 5, 8, 2, 5}) {
     const torch::Tensor x = doubles_like({rows, 6}, 1), y = doubles_like({rows, 3}, 2);
@@ -518,8 +549,8 @@ void pipeline_shapes(const World& world) {
                                       {"fold", [] { return std::make_shared<FoldingLayer>(); }},
                                       linear("out", 6, 3)};
   if (world.size() > 4) return;
-  Pipeline free(changing, world, {.micro_batches = 3, .loss = square_error, .dynamic_shapes = true});
-  Pipeline same(changing, alone, {.micro_batches = 3, .loss = square_error});
+  CpuPipeline free(changing, world, {.micro_batches = 3, .loss = square_error, .dynamic_shapes = true});
+  CpuPipeline same(changing, alone, {.micro_batches = 3, .loss = square_error});
   torch::optim::SGD free_sgd(free.parameters(), 0.1), same_sgd(same.parameters(), 0.1);
   for (int i = 0; i < 6; ++i) {
     const torch::Tensor x = doubles_like({7, 6}, i), y = doubles_like({7, 3}, 50 + i);
@@ -529,7 +560,7 @@ void pipeline_shapes(const World& world) {
 
 // Inputs are needed by the first rank and targets by the last.
 void pipeline_inputs_where_needed(const World& world) {
-  Pipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
   torch::optim::SGD sgd(pipe.parameters(), 0.1);
   const auto [x, y] = plain_data(1);
   const BatchTensors inputs = world.rank() == 0 ? BatchTensors(x) : BatchTensors();
@@ -541,7 +572,7 @@ void pipeline_inputs_where_needed(const World& world) {
 void pipeline_cuts(const World& world) {
   const Group alone = world.new_group({world.rank()});
   const auto [x, y] = plain_data(1);
-  Pipeline expected(mlp(), alone, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline expected(mlp(), alone, {.micro_batches = 2, .loss = square_error});
   const double loss = expected.eval_batch(x, y).item<double>();
   std::vector<std::string> begins{"in"};
   for (int stage = 1; stage < world.size(); ++stage) begins.push_back(fmt::format("tanh{}", stage));
@@ -550,7 +581,7 @@ void pipeline_cuts(const World& world) {
         PipelineOptions{.micro_batches = 2, .loss = square_error, .cut = Cut::time, .sample = x},
         PipelineOptions{.micro_batches = 2, .loss = square_error, .begins = begins}}) {
     if (!options.begins.empty() && world.size() > 6) continue;
-    Pipeline pipe(mlp(), world, options);
+    CpuPipeline pipe(mlp(), world, options);
     require_same_losses({pipe.eval_batch(x, y).item<double>()}, {loss}, pipe.describe());
     if (!options.begins.empty() && world.rank() > 0)
       require(pipe.describe().find(fmt::format("tanh{}", world.rank())) != std::string::npos, pipe.describe());
@@ -559,20 +590,20 @@ void pipeline_cuts(const World& world) {
   std::vector<PipelineLayer> in_place = mlp();
   in_place.insert(in_place.begin(), {"relu", [] { return torch::nn::ReLU(torch::nn::ReLUOptions(true)); }});
   const torch::Tensor sample = x.clone();
-  Pipeline measured(
+  CpuPipeline measured(
       in_place, world,
       {.loss = square_error, .cut = Cut::time, .sample = world.rank() == 0 ? BatchTensors(sample) : BatchTensors()});
   require(sample.equal(x), "the sample has changed");
   // Every pipe of a data axis is cut alike, though their clocks differ.
   if (world.size() % 2 == 0) {
     const Mesh mesh(world, {{"pipe", -1}, {"data", 2}});
-    Pipeline pipe(mlp(), mesh["pipe"], {.loss = square_error, .cut = Cut::time, .sample = x, .data = mesh["data"]});
+    CpuPipeline pipe(mlp(), mesh["pipe"], {.loss = square_error, .cut = Cut::time, .sample = x, .data = mesh["data"]});
     const std::vector<std::string> all = all_gather_object(pipe.describe(), mesh["data"]);
     require(all[0] == all[1], all[0] + " and " + all[1]);
   }
   std::vector<PipelineLayer> heavy{linear("a", 6, 500), linear("b", 500, 6), linear("c", 6, 6), linear("d", 6, 3)};
   if (world.size() != 2) return;
-  Pipeline pipe(heavy, world, {.loss = square_error, .cut = Cut::parameters});
+  CpuPipeline pipe(heavy, world, {.loss = square_error, .cut = Cut::parameters});
   require(pipe.describe() == (world.rank() == 0 ? "stage 0 of 2: layer a" : "stage 1 of 2: layers b to d"),
           pipe.describe());
 }
@@ -601,15 +632,15 @@ void pipeline_of_split_layers(const World& world) {
     return layers;
   };
   for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zero_bubble}) {
-    Pipeline expected(layers_over(world.new_group({world.rank()})), world.new_group({world.rank()}),
-                      {.micro_batches = 2, .loss = square_error});
+    CpuPipeline expected(layers_over(world.new_group({world.rank()})), world.new_group({world.rank()}),
+                         {.micro_batches = 2, .loss = square_error});
     // The last stage has no split layer: norms must not wait for it.
-    Pipeline pipe(layers_over(mesh["model"]), mesh["pipe"],
-                  {.micro_batches = 4,
-                   .schedule = schedule,
-                   .loss = square_error,
-                   .begins = pipes == 2 ? std::vector<std::string>{"in", "out"} : std::vector<std::string>(),
-                   .data = mesh["data"]});
+    CpuPipeline pipe(layers_over(mesh["model"]), mesh["pipe"],
+                     {.micro_batches = 4,
+                      .schedule = schedule,
+                      .loss = square_error,
+                      .begins = pipes == 2 ? std::vector<std::string>{"in", "out"} : std::vector<std::string>(),
+                      .data = mesh["data"]});
     torch::optim::SGD one(expected.parameters(), 0.1), sgd(pipe.parameters(), 0.1);
     for (int i = 0; i < 5; ++i) {
       const auto [x, y] = plain_data(i);
@@ -683,13 +714,13 @@ void pipeline_checkpoint_of_groups(const World& world) {
     return torch::optim::SGD(groups, torch::optim::SGDOptions(0.7));
   };
   const auto [x, y] = plain_data(1);
-  Pipeline first(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline first(mlp(), world, {.micro_batches = 2, .loss = square_error});
   torch::optim::SGD sgd = sgd_of(first, 0.01);
   first.train_batch(x, y, sgd);
   { Checkpoint(folder, world).save({.model = first, .optimizer = sgd}, {.step = 1}); }
   const Group alone = world.new_group({world.rank()});
   for (const Group& group : {static_cast<const Group&>(world), static_cast<const Group&>(alone)}) {
-    Pipeline second(mlp(), group, {.micro_batches = 2, .loss = square_error, .seed = 5});
+    CpuPipeline second(mlp(), group, {.micro_batches = 2, .loss = square_error, .seed = 5});
     torch::optim::SGD restored = sgd_of(second, 0.5);
     Checkpoint(folder, world).restore({.model = second, .optimizer = restored});
     for (const auto& group_of : restored.param_groups()) {
@@ -707,7 +738,7 @@ void pipeline_checkpoint_of_one_process(const World& world) {
   const std::string folder = broadcast_object(fmt::format("pipeline_plain.{}", getpid()), 0, world);
   const std::vector<PipelineLayer> layers{linear("a", 6, 5), tanh_layer("b"), linear("c", 5, 4), linear("d", 4, 3)};
   if (world.size() > 4) return;
-  Pipeline pipe(layers, world, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline pipe(layers, world, {.micro_batches = 2, .loss = square_error});
   torch::optim::Adam adam(pipe.parameters(), 0.01);
   const auto [x, y] = plain_data(3);
   pipe.train_batch(x, y, adam);
@@ -738,9 +769,14 @@ void pipeline_checkpoint_of_one_process(const World& world) {
 }
 
 void pipeline_bad_options(const World& world) {
+  const Mesh mesh(world, {{"pipe", -1}});
+  const std::string place = fmt::format("rank {} (pipe {} of {})", world.rank(), world.rank(), world.size());
   const auto refused = [&](const std::vector<PipelineLayer>& layers, const PipelineOptions& options,
                            std::initializer_list<std::string> words, Where where = Where::current()) {
-    require_error([&] { Pipeline(layers, world, options); }, "UsageError", words, where);
+    const auto make = [&] { Pipeline(layers, mesh["pipe"], options); };
+    require_error(make, "UsageError", words, where);
+    const bool names_others = error_of(make).find(", but pipe ") != std::string::npos || options.cut == Cut::time;
+    if (!names_others) require_error(make, "UsageError", {place}, where);
   };
   refused(mlp(), {.micro_batches = 0}, {"micro_batches = 0", "at least 1"});
   refused(mlp(), {.chunks = 2}, {"chunks = 2", "interleaved"});
@@ -776,14 +812,14 @@ void pipeline_undeclared_sharing(const World& world) {
   for (int i = 0; i < 6; ++i) layers.push_back(linear(fmt::format("fc{}", i), 6, 6));
   layers.push_back(linear("out", 6, 3));
   // Made before, but used once.
-  Pipeline fine(layers, world, {.loss = square_error});
+  CpuPipeline fine(layers, world, {.loss = square_error});
   layers.insert(layers.end() - 1, used_by("second"));
   require_error([&] { Pipeline(layers, world, {.loss = square_error}); }, "UsageError",
                 {"first.weight and second.weight are one tensor", ".tied = {{\"weight\", \"first.weight\"}}"});
 }
 
 void pipeline_bad_batches(const World& world) {
-  Pipeline pipe(mlp(), world, {.micro_batches = 8, .loss = square_error});
+  CpuPipeline pipe(mlp(), world, {.micro_batches = 8, .loss = square_error});
   torch::optim::SGD sgd(pipe.parameters(), 0.1);
   const auto [x, y] = plain_data(1);
   const auto refused = [&](const std::function<void()>& call, std::initializer_list<std::string> words,
@@ -809,15 +845,127 @@ void pipeline_bad_batches(const World& world) {
     const NoSync local = pipe.no_sync();
     refused([&] { pipe.train_batch(x, y, sgd); }, {"no_sync()", "accumulate()"});
   }
-  Pipeline silent(mlp(), world, {.micro_batches = 2});
+  CpuPipeline silent(mlp(), world, {.micro_batches = 2});
   refused([&] { silent.eval_batch(x, y); }, {"no loss", ".loss"});
   pipe.train_batch(x, y, sgd);  // nothing of this has harmed it
+}
+
+// A rank that has a GPU computes there, unless it is told otherwise.
+void pipeline_device(const World& world) {
+  Pipeline pipe(mlp(), world, {.loss = square_error});
+  for (const torch::Tensor& parameter : pipe.parameters())
+    require(parameter.device() == world.device() || parameter.numel() == 0,
+            "a parameter on " + parameter.device().str());
+  const auto [x, y] = plain_data(1);
+  const torch::Tensor mine = world.rank() == 0 ? x.to(torch::kMeta) : x;
+  require_error([&] { pipe.eval_batch(mine, y); }, "UsageError",
+                {fmt::format("pipe 0 (rank 0) computes on {}, but its inputs are on meta", world.device().str())});
+}
+
+// As a Loader over the world gives them: another batch for each rank.
+void pipeline_other_batches(const World& world) {
+  if (world.size() == 1) return;
+  CpuPipeline pipe(mlp(), world, {.micro_batches = 2, .loss = square_error});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const auto batch = plain_data(1), other = plain_data(2 + world.rank());
+  const torch::Tensor &x = batch.first, &y = batch.second;
+  const auto refused = [&](const std::function<void()>& call, const std::string& what) {
+    require_error(call, "UsageError",
+                  {"pipe 0 (rank 0) and pipe 1 (rank 1) have different " + what, "Loader(dataset, mesh[\"data\"])"});
+  };
+  refused([&] { pipe.train_batch(other.first, y, sgd); }, "inputs");    // the first
+  refused([&] { pipe.train_batch(x, other.second, sgd); }, "targets");  // the second
+  refused([&] { pipe.eval_batch(other.first, y); }, "inputs");
+  refused([&] { pipe.predict(other.first); }, "inputs");
+  const Tensors both{x, torch::ones({kPipelineRows}, torch::kLong)}, swapped{both[1], both[0]};
+  refused([&] { pipe.eval_batch(world.rank() == 1 ? swapped : both, y); }, "inputs");
+  pipe.train_batch(x, y, sgd);
+  // The fourth: the values count, not how they lie in memory, and only where a rank has them.
+  const torch::Tensor lies_otherwise = x.t().contiguous().t();
+  const BatchTensors mine = world.rank() == world.size() - 1 ? BatchTensors(lies_otherwise) : BatchTensors(x);
+  pipe.train_batch(mine, y, sgd);
+  for (int i = 5; i < 8; ++i) pipe.train_batch(x, y, sgd);
+  refused([&] { pipe.train_batch(other.first, y, sgd); }, "inputs");  // the eighth
+}
+
+// Each layer and micro-batch drops out other numbers: those that one process drops, the same along the model axis.
+struct NotingDropout : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) {
+    if (!is_training()) return x;
+    masks.push_back(torch::dropout(torch::ones_like(x), 0.5, /*train=*/true));
+    return x * masks.back();
+  }
+  Tensors masks;
+};
+
+std::map<std::string, Tensors> masks_of(const Pipeline& pipe) {
+  std::map<std::string, Tensors> all;
+  for (const auto& item : pipe->named_children())
+    if (const auto dropout = std::dynamic_pointer_cast<NotingDropout>(item.value())) all[item.key()] = dropout->masks;
+  return all;
+}
+
+// Four masks of each layer: of two batches, and in each of two micro-batches, or of one that is computed twice. Dropout
+// stands behind layers with weights: without a gradient to pass on nothing would be computed again.
+std::map<std::string, Tensors> masks_of_training(const Group& pipes, const Mesh& mesh, bool recompute) {
+  std::vector<PipelineLayer> layers;
+  for (int i = 0; i < 4; ++i) {
+    const LayerOptions options{.recompute = recompute};
+    layers.push_back(linear(fmt::format("fc{}", i), 6, 6));
+    layers.push_back({fmt::format("drop{}", i), [] { return std::make_shared<NotingDropout>(); }, options});
+  }
+  CpuPipeline pipe(layers, pipes, {.micro_batches = recompute ? 1 : 2, .loss = square_error});
+  torch::optim::SGD sgd(pipe.parameters(), 0.1);
+  const torch::Tensor x = doubles_like({8, 6}, 1), y = doubles_like({8, 6}, 2);
+  seed_along(mesh["data"], 5);
+  for (int i = 0; i < 2; ++i) {
+    pipe.train_batch(x, y, sgd);
+    pipe.eval_batch(x, y);
+  }
+  if (mesh.size("data") == 1) require_equal_everywhere(torch::rand(3), "random numbers afterwards");
+  return masks_of(pipe);
+}
+
+void require_different(const Tensors& masks, const std::string& what) {
+  for (size_t i = 0; i < masks.size(); ++i)
+    for (size_t j = 0; j < i; ++j)
+      require(!masks[i].equal(masks[j]), fmt::format("{}: masks {} and {} are one", what, j, i));
+}
+
+void require_masks_of_one_process(const World& world, const std::vector<MeshAxis>& axes) {
+  const Mesh mesh(world, axes);
+  for (const bool recompute : {false, true}) {
+    const std::string what = fmt::format("{}, recompute {}", mesh.describe(), recompute);
+    const auto expected = masks_of_training(world.new_group({world.rank()}), mesh, recompute);
+    for (const auto& [name, masks] : masks_of_training(mesh["pipe"], mesh, recompute)) {
+      require(masks.size() == 4 && expected.at(name).size() == 4, fmt::format("{}: {} masks", what, masks.size()));
+      for (size_t i = 0; i < masks.size(); ++i)
+        require(masks[i].equal(expected.at(name)[i]), fmt::format("{}: mask {} of {}", what, i, name));
+      for (size_t i = 0; recompute && i < masks.size(); i += 2)
+        require(masks[i].equal(masks[i + 1]), fmt::format("{}: {} draws another mask in recompute", what, name));
+      Tensors along_data;
+      all_gather(along_data, masks[0], mesh["data"]);
+      require_different(along_data, what + " along data");
+    }
+    Tensors all;
+    for (const auto& [name, masks] : expected)
+      for (size_t i = 0; i < masks.size(); i += recompute ? 2 : 1) all.push_back(masks[i]);
+    require_different(all, what);
+  }
+}
+
+void pipeline_dropout(const World& world) {
+  if (world.size() > 4) return;
+  require_masks_of_one_process(world, {{"pipe", -1}, {"data", 1}, {"model", 1}});
+  if (world.size() != 4) return;
+  require_masks_of_one_process(world, {{"pipe", 2}, {"data", 1}, {"model", 2}});
+  require_masks_of_one_process(world, {{"pipe", 2}, {"data", 2}, {"model", 1}});
 }
 
 // What is tied must stay so.
 void pipeline_parted_ties(const World& world) {
   if (world.size() > 10) return;
-  Pipeline pipe(tied_words(), world, {.micro_batches = 2, .loss = word_loss});
+  CpuPipeline pipe(tied_words(), world, {.micro_batches = 2, .loss = word_loss});
   torch::optim::SGD sgd(pipe.parameters(), 0.1);
   const auto [x, y] = word_data(1);
   pipe.train_batch(x, y, sgd);
@@ -829,7 +977,7 @@ void pipeline_parted_ties(const World& world) {
   const torch::NoGradGuard no_grad;
   for (auto& item : pipe->named_parameters())
     if (item.key() == "head.weight") item.value().add_(1);
-  require_error([&] { pipe.train_batch(x, y, sgd); }, "UsageError", {"embed.weight", "other values on pipe"});
+  require_error([&] { pipe.train_batch(x, y, sgd); }, "UsageError", {"embed.weight", "differs between pipe"});
 }
 
 // A layer that throws: its rank says what, the others who.
@@ -842,7 +990,7 @@ struct FailingLayer : torch::nn::Module {
 void pipeline_failing_layer(const World& world) {
   std::vector<PipelineLayer> layers = mlp();
   layers.push_back({"failing", [] { return std::make_shared<FailingLayer>(); }});
-  Pipeline pipe(layers, world, {.micro_batches = 2, .loss = square_error});
+  CpuPipeline pipe(layers, world, {.micro_batches = 2, .loss = square_error});
   torch::optim::SGD sgd(pipe.parameters(), 0.1);
   const torch::Tensor x = doubles_like({6, 6}, 1), y = doubles_like({6, 3}, 2);
   const bool guilty = world.rank() == world.size() - 1;
@@ -868,7 +1016,7 @@ void pipeline_failing_backward(const World& world) {
   constexpr int kBatches = 4;
   std::vector<PipelineLayer> layers = tied_ends().layers;
   layers.insert(layers.begin() + 1, {"failing", [=] { return std::make_shared<FailsBackward>(kBatches); }});
-  Pipeline pipe(layers, world, {.micro_batches = kBatches, .loss = word_loss});
+  CpuPipeline pipe(layers, world, {.micro_batches = kBatches, .loss = word_loss});
   torch::optim::SGD sgd(pipe.parameters(), 0.1);
   const auto [x, y] = word_data(1);
   const bool guilty = pipe.describe().find("layers embed") != std::string::npos;
@@ -876,6 +1024,119 @@ void pipeline_failing_backward(const World& world) {
   const bool reason = guilty || world.backend() == "shm";
   require_error([&] { pipe.train_batch(x, y, sgd); }, guilty ? "UsageError" : "PeerError",
                 {reason ? "a gradient that is not liked" : "rank"});
+}
+
+// --- stages that are frozen when the pipeline is made
+
+// As many linear layers as stages; the frozen one is a stage of its own.
+std::vector<PipelineLayer> one_layer_a_stage(int stages, int frozen) {
+  std::vector<PipelineLayer> layers;
+  for (int i = 0; i < stages; ++i)
+    layers.push_back({fmt::format("fc{}", i), [=] {
+                        auto layer = in_double(torch::nn::Linear(6, i + 1 < stages ? 6 : 3));
+                        for (const torch::Tensor& parameter : layer->parameters())
+                          parameter.set_requires_grad(i != frozen);
+                        return layer;
+                      }});
+  return layers;
+}
+
+void unfreeze(const CpuPipeline& pipe) {
+  for (const torch::Tensor& parameter : pipe->parameters()) parameter.set_requires_grad(true);
+}
+
+void trains_unfrozen_like_one_process(const World& world, const PipelineLayout& layout, int stages, int frozen) {
+  const PipelineNet net{one_layer_a_stage(stages, frozen), plain_data, square_error};
+  for (const int batches_before : {0, 2}) {
+    PipelineTraining training(world, net, layout);
+    CpuPipeline alone(net.layers, world.new_group({world.rank()}), {.loss = net.loss});
+    torch::optim::Adam adam(alone.parameters(), 0.01);
+    for (int i = 0; i < 5; ++i) {
+      if (i == batches_before) unfreeze(training.pipe), unfreeze(alone);
+      training.run(i, i + 1);
+      const auto [x, y] = plain_data(i);
+      alone.train_batch(x, y, adam);
+    }
+    const auto expected = alone->named_parameters();
+    for (const auto& item : training.pipe->named_parameters())
+      require_near(item.value(), expected[item.key()], 1e-8,
+                   fmt::format("{}, unfrozen after {} batches: {}", layout.text(), batches_before, item.key()));
+  }
+}
+
+void pipeline_unfrozen_later(const World& world) {
+  if (kPipelineRows % world.size() != 0) return;
+  for (const int degree : degrees_of(world)) {
+    const int chunks = degree == 1 ? 3 : 1, stages = degree * chunks;
+    const Schedule schedule = chunks > 1 ? Schedule::interleaved : Schedule::one_f_one_b;
+    const PipelineLayout layout{degree, {.micro_batches = 2, .schedule = schedule, .chunks = chunks}};
+    for (const int frozen : {0, stages / 2, stages - 1}) {
+      trains_unfrozen_like_one_process(world, layout, stages, frozen);
+      for (const PipelineLayout& split : sharded({layout}))
+        trains_unfrozen_like_one_process(world, split, stages, frozen);
+    }
+  }
+}
+
+// Nothing averages a frozen stage, so nothing else would look at it.
+void pipeline_frozen_weights_differ(const World& world) {
+  if (world.size() == 1) return;
+  const PipelineLayout layout{1, {.schedule = Schedule::interleaved, .chunks = 3}};
+  std::vector<PipelineLayout> all = sharded({layout});
+  std::erase_if(all, [](const PipelineLayout& one) { return one.options.shard->shard == Shard::parameters; });
+  all.push_back(layout);
+  for (const PipelineLayout& one : all) {
+    PipelineTraining training(world, {one_layer_a_stage(3, 1), plain_data, square_error}, one);
+    training.run(0, 1);
+    {
+      const torch::NoGradGuard no_grad;
+      if (world.rank() == 1) training.pipe->named_parameters()["fc1.weight"].add_(1);
+    }
+    require_error([&] { training.run(1, 4); }, "UsageError", {"parameter fc1.weight"});
+  }
+}
+
+void pipeline_other_learning_rates(const World& world) {
+  if (world.size() == 1) return;
+  for (const PipelineLayout& layout : sharded({PipelineLayout{1, {}}})) {
+    PipelineTraining training(world, mlp_net(), layout);
+    torch::optim::SGD sgd(training.pipe.parameters(), world.rank() == 1 ? 0.2 : 0.1);
+    const auto [x, y] = training.batch(0);
+    const auto step = [&, &input = x, &target = y] { training.pipe.train_batch(input, target, sgd); };
+    require_error(step, "UsageError", {"Pipeline", "lr = 0.1", "lr = 0.2"});
+  }
+}
+
+// In a mesh with a data axis that it was not given.
+void pipeline_without_data(const World& world) {
+  if (world.size() == 1) return;
+  static std::string warnings;
+  warnings.clear();
+  const Mesh mesh(world, {{"pipe", 1}, {"data", -1}});
+  const LogSink before = set_log_sink([](LogLevel level, std::string_view text) {
+    if (level == LogLevel::warning) warnings += text;
+  });
+  { const CpuPipeline forgotten(mlp(), mesh["pipe"], {.loss = square_error}); }
+  const bool warns = warnings.find("run beside each other") != std::string::npos;
+  warnings.clear();
+  { const CpuPipeline given(mlp(), mesh["pipe"], {.loss = square_error, .data = mesh["data"]}); }
+  { const CpuPipeline whole(mlp(), world, {.loss = square_error}); }
+  set_log_sink(before);
+  require(warns == (world.rank() == 0) && warnings.empty(), "a warning on rank 0 only: " + warnings);
+}
+
+void pipeline_no_sync_over_the_step(const World& world) {
+  if (world.size() == 1) return;
+  PipelineTraining training(world, mlp_net(), {1, {.micro_batches = 2}});
+  const NoSync local = training.pipe.no_sync();
+  const auto step = [&](int i) {
+    const auto [x, y] = training.batch(i);
+    training.pipe.accumulate(x, y);
+    training.adam.step();
+    training.adam.zero_grad();
+  };
+  step(0);
+  require_error([&] { step(1); }, "UsageError", {"parameter in.weight", "no_sync()", "pipe stage 0"});
 }
 
 }  // namespace
@@ -903,9 +1164,17 @@ std::vector<Case> pipeline_cases() {
           {"pipeline_bad_options", pipeline_bad_options},
           {"pipeline_undeclared_sharing", pipeline_undeclared_sharing},
           {"pipeline_bad_batches", pipeline_bad_batches},
+          {"pipeline_device", pipeline_device},
+          {"pipeline_other_batches", pipeline_other_batches},
+          {"pipeline_dropout", pipeline_dropout},
           {"pipeline_parted_ties", pipeline_parted_ties},
           {"pipeline_failing_backward", pipeline_failing_backward},
-          {"pipeline_failing_layer", pipeline_failing_layer}};
+          {"pipeline_failing_layer", pipeline_failing_layer},
+          {"pipeline_unfrozen_later", pipeline_unfrozen_later},
+          {"pipeline_frozen_weights_differ", pipeline_frozen_weights_differ},
+          {"pipeline_other_learning_rates", pipeline_other_learning_rates},
+          {"pipeline_without_data", pipeline_without_data},
+          {"pipeline_no_sync_over_the_step", pipeline_no_sync_over_the_step}};
 }
 
 }  // namespace trireme::test

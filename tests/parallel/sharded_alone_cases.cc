@@ -2,7 +2,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "../support/allocation_counter.h"
@@ -12,12 +11,6 @@
 
 namespace trireme::test {
 namespace {
-
-std::string setting(const char* name) {
-  const char* value = std::getenv(name);
-  require(value != nullptr, fmt::format("{} is not set", name));
-  return value;
-}
 
 Shard shard_named(const std::string& name) {
   return name == "optimizer" ? Shard::optimizer : name == "gradients" ? Shard::gradients : Shard::parameters;
@@ -62,6 +55,45 @@ void sharded_peak(const World& world) {
     require(std::abs(peak - promised) <= promised / 10,
             fmt::format("a peak of {} bytes with stage {}; the formula says {}", peak, static_cast<int>(shard) + 1,
                         promised));
+  }
+}
+
+// A checkpoint brings the tensors together one at a time: a rank needs the memory of a few, not of the whole model. The
+// rank that writes in the background keeps all of it, and the rank that reads has all of it. A restore needs this rank's
+// part as it was, in case it fails, the new one, and the states that the optimizer makes of that.
+void sharded_checkpoint_peak(const World& world) {
+  constexpr int64_t kLargest = 4 << 20;  // bytes of a parameter
+  const GptShape shape{.width = 512, .layers = 4, .heads = 4, .words = 256, .length = 16};
+  AllocationCounter& counter = count_allocations();
+  auto net = std::make_shared<GptStack>(shape);
+  const int64_t parameters = net->parameter_count();
+  ShardedDataParallel model(net, world, {.shard = Shard::parameters, .unit_size = 4});
+  torch::optim::Adam adam(model.parameters(), 1e-3);
+  const auto train = [&](int step) {
+    const torch::Tensor tokens = gpt_tokens(shape, 1, step);
+    gpt_loss(model(tokens.narrow(1, 0, shape.length)), tokens).backward();
+    adam.step();
+    adam.zero_grad();
+  };
+  train(0);
+  const TrainingState state{.model = model, .optimizer = adam};
+  for (const bool async : {false, true}) {
+    Checkpoint checkpoint(setting("TRIREME_TEST_FOLDER"), world, {.async = async});
+    counter.start_peak();
+    const int64_t before = counter.bytes();
+    checkpoint.save(state, {.step = async ? 2 : 1});
+    const int64_t extra = counter.peak() - before;
+    const int64_t copy = async && world.rank() == 0 ? 12 * parameters : 0;
+    require(extra <= copy + 4 * kLargest,
+            fmt::format("saving takes {} bytes beside the model of {}; {} are expected at most", extra, 4 * parameters,
+                        copy + 4 * kLargest));
+    checkpoint.wait();
+    counter.start_peak();
+    checkpoint.restore(state);
+    const int64_t restored = counter.peak() - before;
+    const int64_t parts = (12 + 12 + 8) * parameters / world.size();
+    require(world.rank() == 0 || restored <= parts + 4 * kLargest,
+            fmt::format("restoring takes {} bytes; {} are expected at most", restored, parts + 4 * kLargest));
   }
 }
 
@@ -176,6 +208,7 @@ void sharded_killed(const World& world) {
 
 std::vector<Case> sharded_alone_cases() {
   return {{"sharded_peak", sharded_peak},
+          {"sharded_checkpoint_peak", sharded_checkpoint_peak},
           {"sharded_under_a_limit", sharded_under_a_limit},
           {"sharded_killed", sharded_killed}};
 }

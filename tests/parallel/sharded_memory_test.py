@@ -21,6 +21,11 @@ class Memory(Case):
         self.assert_ends(result, 0)
         self.assert_says(result, "ok sharded_peak")
 
+    def test_peak_of_a_checkpoint(self):
+        result = self.run_ranks(4, "sharded_checkpoint_peak", TRIREME_TEST_FOLDER=self.folder / "out")
+        self.assert_ends(result, 0)
+        self.assert_says(result, "ok sharded_checkpoint_peak")
+
     def limited(self, ranks):
         """A run whose ranks have a control group each."""
         name = f"trireme-test-{os.getpid()}-{ranks}"

@@ -67,8 +67,8 @@ struct LowTrained {
     for (const torch::Tensor& tensor : tensors.values()) parts.push_back(tensor.detach().reshape(-1).cpu());
     return torch::cat(parts);
   }
-  torch::Tensor masters() { return joined(detail::WholeState(step->state()).masters()); }
-  torch::Tensor averages() { return joined(detail::WholeState(step->state()).averages()); }
+  torch::Tensor masters() { return joined(detail::made(detail::WholeState(step->state()).masters())); }
+  torch::Tensor averages() { return joined(detail::made(detail::WholeState(step->state()).averages())); }
 };
 
 bool averages_are_exact(const World& world) {
@@ -215,10 +215,12 @@ void sharded_ema(const World& world) {
 }
 
 void sharded_precision_refuses(const World& world) {
-  require_error([&] { ShardedDataParallel(seeded<Normed>(), world, {.param_dtype = torch::kFloat}); }, "UsageError",
-                {"param_dtype is Float", "BFloat16 or Half"});
-  require_error([&] { ShardedDataParallel(seeded<Normed>(), world, {.reduce_dtype = torch::kLong}); }, "UsageError",
-                {"reduce_dtype is Long"});
+  require_error(
+      [&] { static_cast<void>(ShardedDataParallel(seeded<Normed>(), world, {.param_dtype = torch::kFloat})); },
+      "UsageError", {"param_dtype is Float", "BFloat16 or Half"});
+  require_error(
+      [&] { static_cast<void>(ShardedDataParallel(seeded<Normed>(), world, {.reduce_dtype = torch::kLong})); },
+      "UsageError", {"reduce_dtype is Long"});
   auto net = seeded<Normed>();
   ShardedDataParallel model(net, world, {.param_dtype = torch::kBFloat16});
   require_error([&] { optim::raise_precision(*net); }, "UsageError", {"first.weight is split", "save a Checkpoint"});

@@ -2,9 +2,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <limits>
 #include <optional>
 
 #include "cases.h"
+#include "trireme/parallel/together.h"
+#include "whole_model.h"
 
 namespace trireme::test {
 namespace {
@@ -198,8 +201,8 @@ struct SplitTraining {
   std::optional<ShardedDataParallel<std::shared_ptr<SplitNet>>> sharded;
   std::optional<torch::optim::Adam> adam;
 
-  SplitTraining(const World& ranks, int degree, std::optional<Shard> shard)
-      : world(ranks), mesh(ranks, {{"data", -1}, {"model", degree}}) {
+  SplitTraining(const World& all, const Group& ranks, int degree, std::optional<Shard> shard)
+      : world(all), mesh(ranks, {{"data", -1}, {"model", degree}}) {
     torch::manual_seed(6);
     net = std::make_shared<SplitNet>(mesh["model"]);
     net->to(world.device(), torch::kDouble);
@@ -212,25 +215,14 @@ struct SplitTraining {
   void run(int from, int to) {
     for (int i = from; i < to; ++i) {
       const torch::Tensor x = share(doubles(world, {24, 6}, i), mesh["data"]);
+      adam->zero_grad();
       (sharded ? sharded->forward(x) : plain->forward(x)).pow(3).mean().backward();
       norm_ = optim::clip_grad_norm(sharded ? sharded->parameters() : plain->parameters(), 0.1);
       adam->step();
-      adam->zero_grad();
     }
   }
   TrainingState state() { return {.model = *net, .optimizer = *adam}; }
-  // Of the whole model, on every rank.
-  torch::Tensor weights() {
-    std::optional<GatheredParameters> held;
-    if (sharded) held.emplace(sharded->gathered());
-    const auto whole = [&](const torch::Tensor& part, int64_t dim) {
-      Tensors all;
-      all_gather(all, part.detach().contiguous(), mesh["model"]);
-      return torch::cat(all, dim).flatten();
-    };
-    return torch::cat({whole(net->up->weight, 0), whole(net->up->bias, 0), whole(net->down->weight, 1),
-                       net->down->bias.detach(), net->norm->weight.detach()});
-  }
+  WholeModel whole() { return whole_model(state(), net->named_parameters()); }
   torch::Tensor norm_;
 };
 
@@ -241,22 +233,23 @@ void tensor_layouts(const World& world) {
   for (const int degree : {1, 2, 4})
     if (world.size() % degree == 0) degrees.push_back(degree);
   const std::string folder = broadcast_object(fmt::format("tensor_layouts.{}", getpid()), 0, world);
-  SplitTraining expected(world, 1, std::nullopt);
-  expected.run(0, 6);
+  SplitTraining alone(world, world.new_group({world.rank()}), 1, std::nullopt);
+  alone.run(0, 10);
+  const WholeModel expected = alone.whole();
   for (const int from : degrees)
     for (const std::optional<Shard> shard : {std::optional<Shard>(), std::optional(Shard::parameters)}) {
-      SplitTraining first(world, from, shard);
-      first.run(0, 3);
-      { Checkpoint(folder, world).save(first.state(), {.step = 3}); }
-      first.run(3, 6);
-      require_near(first.norm_, expected.norm_, 1e-9, "norm of the gradients");
-      require_near(first.weights(), expected.weights(), 1e-9, fmt::format("weights, split over {}", from));
+      SplitTraining first(world, world, from, shard);
+      first.run(0, 5);
+      { Checkpoint(folder, world).save(first.state(), {.step = 5}); }
+      first.run(5, 10);
+      require_near(first.norm_, alone.norm_, 1e-9, "norm of the gradients");
+      require_like(world, first.whole(), expected, 1e-9, fmt::format("split over {}", from));
       for (const int to : degrees)
         for (const std::optional<Shard> other : {std::optional<Shard>(), std::optional(Shard::gradients)}) {
-          SplitTraining second(world, to, other);
+          SplitTraining second(world, world, to, other);
           Checkpoint(folder, world).restore(second.state());
-          second.run(3, 6);
-          require_near(second.weights(), expected.weights(), 1e-9, fmt::format("from {} to {} ranks", from, to));
+          second.run(5, 10);
+          require_like(world, second.whole(), expected, 1e-9, fmt::format("from {} to {} ranks", from, to));
         }
       barrier(world);
       if (world.rank() == 0) std::filesystem::remove_all(folder);
@@ -271,9 +264,9 @@ void tensor_wrong_axis(const World& world) {
   const Group pair = world.rank() < 2 ? world.new_group({0, 1}) : Group();
   if (!pair.is_member()) return;
   auto split = std::make_shared<SplitNet>(pair);
-  require_error([&] { DataParallel(split, pair); }, "UsageError",
+  require_error([&] { static_cast<void>(DataParallel(split, pair)); }, "UsageError",
                 {"up.weight", "split over 2 of these 2 ranks", "mesh"});
-  require_error([&] { ShardedDataParallel(split, pair); }, "UsageError", {"up.weight", "mesh"});
+  require_error([&] { static_cast<void>(ShardedDataParallel(split, pair)); }, "UsageError", {"up.weight", "mesh"});
 }
 
 void tensor_bad_input(const World& world) {
@@ -306,16 +299,82 @@ void tensor_bad_input(const World& world) {
                 {"[2, 2]", "[3]"});
 }
 
+// As a Loader over the world gives them, to layers that no embedding stands before.
+void tensor_other_inputs(const World& world) {
+  if (world.size() == 1 || world.device().is_cuda()) return;  // there the GPU itself stops
+  torch::manual_seed(1);
+  const int64_t wide = 4 * world.size();
+  nn::ColumnParallelLinear column(6, wide, world, nn::ColumnParallelOptions{.gather_output = false});
+  nn::RowParallelLinear row(wide, 3, world);
+  const torch::Tensor same = numbers({5, 6}, 1), other = numbers({5, 6}, 10 + world.rank());
+  const auto refused = [&](const std::function<void()>& call, const std::string& layer) {
+    require_error(call, "UsageError", {layer, "different inputs", "Loader", "mesh[\"data\"]"});
+  };
+  refused([&] { column(other); }, "ColumnParallelLinear");
+  refused([&] { row(numbers({5, wide}, 20 + world.rank())); }, "RowParallelLinear");
+  for (int i = 2; i < 4; ++i) column(same);
+  refused([&] { column(other); }, "ColumnParallelLinear");  // the fourth
+  // Kernels of other machines round differently.
+  for (const torch::Dtype type : {torch::kFloat, torch::kBFloat16}) {
+    const double rounding = type == torch::kFloat ? 1e-6 : 2e-3;
+    const Tensors accepted{numbers({5, 6}, 1) * (1 + rounding * world.rank()), torch::zeros({5, 6}),
+                           torch::zeros({0, 6}), torch::full({5, 6}, std::numeric_limits<float>::infinity())};
+    for (const torch::Tensor& x : accepted) {  // each in a first call
+      torch::manual_seed(2);
+      nn::ColumnParallelLinear fresh(6, wide, world, nn::ColumnParallelOptions{.gather_output = false});
+      fresh->to(type);
+      fresh(x.to(type));
+    }
+  }
+  torch::manual_seed(2);
+  nn::RowParallelLinear parts(wide, 3, world, nn::RowParallelOptions{.input_is_parallel = true});
+  parts(numbers({5, 4}, 30 + world.rank()));
+}
+
+// On a line of a mesh a rank has another number than in the world: errors name both.
+void tensor_places(const World& world) {
+  if (world.size() % 2 != 0) return;
+  const Mesh mesh(world, {{"data", -1}, {"model", 2}});
+  const Group& data = mesh["data"];
+  require_error([&] { nn::ColumnParallelLinear(6, 9, mesh["model"]); }, "UsageError",
+                {fmt::format("rank {} (model {} of 2): ", world.rank(), mesh.rank("model")), "9 outputs"});
+  if (data.size() == 1) return;
+  const int first = data.ranks().front(), last = data.ranks().back();
+  const bool is_last = world.rank() == last;
+  require_error(
+      [&] { static_cast<void>(DataParallel<torch::nn::Linear>(torch::nn::Linear(3, is_last ? 4 : 5), data)); },
+      "UsageError",
+      {fmt::format("on rank {} (data 0 of {})", first, data.size()),
+       fmt::format("on rank {} (data {} of {})", last, data.size() - 1, data.size())});
+  const auto fail_on_last = [&] {
+    if (is_last) throw UsageError("the disk is full");
+  };
+  require_error([&] { together(data, fail_on_last); }, "UsageError",
+                {is_last ? "the disk is full" : fmt::format("rank {}: the disk is full", last)});
+}
+
+// Every rank says so, and nothing is left of such a mesh.
+void tensor_mesh_misfit(const World& world) {
+  const int odd = world.size() + 1;
+  const auto refused = [&](const std::vector<MeshAxis>& axes, std::initializer_list<std::string> words) {
+    require_error([&] { Mesh(world, axes); }, "UsageError", words);
+  };
+  const std::string ranks = fmt::format("{} ranks", world.size()), fix = "-1";
+  refused({{"data", odd}}, {fmt::format("data {} makes {} places", odd, odd), ranks, fix});
+  refused({{"data", -1}, {"model", odd}}, {fmt::format("multiply to {}", odd), ranks});
+  refused({{"pipe", 2}, {"data", world.size()}}, {fmt::format("{} places", 2 * world.size()), ranks, fix});
+  const Mesh mesh(world, {{"data", -1}});
+  require_equal_everywhere(torch::tensor(mesh.size("data")), "sizes of a mesh after those that do not fit");
+}
+
 }  // namespace
 
 std::vector<Case> tensor_cases() {
-  return {{"tensor_linear_pair", tensor_linear_pair},
-          {"tensor_sequence", tensor_sequence},
-          {"tensor_sequence_forgotten", tensor_sequence_forgotten},
-          {"tensor_without_bias", tensor_without_bias},
-          {"tensor_embedding_and_loss", tensor_embedding_and_loss},
-          {"tensor_layouts", tensor_layouts},
-          {"tensor_wrong_axis", tensor_wrong_axis},
+  return {{"tensor_mesh_misfit", tensor_mesh_misfit},   {"tensor_linear_pair", tensor_linear_pair},
+          {"tensor_sequence", tensor_sequence},         {"tensor_sequence_forgotten", tensor_sequence_forgotten},
+          {"tensor_without_bias", tensor_without_bias}, {"tensor_embedding_and_loss", tensor_embedding_and_loss},
+          {"tensor_layouts", tensor_layouts},           {"tensor_wrong_axis", tensor_wrong_axis},
+          {"tensor_other_inputs", tensor_other_inputs}, {"tensor_places", tensor_places},
           {"tensor_bad_input", tensor_bad_input}};
 }
 

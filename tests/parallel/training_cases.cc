@@ -200,10 +200,17 @@ void construction(const World& world) {
 void no_trainable_parameters(const World& world) {
   auto net = seeded<OneWeight>();
   net->layer->weight.set_requires_grad(false);
-  require_error([&] { DataParallel(net, world); }, "UsageError", {"no parameter that requires a gradient"});
-  require_error([&] { DataParallel(std::make_shared<torch::nn::ReLUImpl>(), world); }, "UsageError", {"no parameter"});
-  require_error([&] { DataParallel(seeded<OneWeight>(), world, {.comm_buffer_size = 0}); }, "UsageError",
-                {"comm_buffer_size = 0"});
+  DataParallel model(net, world);
+  net->layer->weight.set_requires_grad(true);
+  for (int step = 0; step < 3; ++step) {
+    model->zero_grad();
+    model(torch::full({2, net->layer->weight.size(1)}, 1.0 * world.rank())).sum().backward();
+    require_equal_everywhere(net->layer->weight.grad(), "a model that was frozen when it was wrapped");
+  }
+  require_error([&] { static_cast<void>(DataParallel(std::make_shared<torch::nn::ReLUImpl>(), world)); }, "UsageError",
+                {"no parameters"});
+  require_error([&] { static_cast<void>(DataParallel(seeded<OneWeight>(), world, {.comm_buffer_size = 0})); },
+                "UsageError", {"comm_buffer_size = 0"});
 }
 
 // Two layers with a difference, by its name.
@@ -303,7 +310,7 @@ void move_the_model(const World& world) {
   }
 }
 
-// A model may go while its parameters live on: what it had hooked into them must be gone.
+// A wrapper may go while the module lives on: what it had hooked into the parameters must be gone.
 void the_model_goes(const World& world) {
   auto net = seeded<OneWeight>();
   const torch::Tensor x = torch::full({1, 1}, world.rank() + 1.0);
@@ -312,7 +319,8 @@ void the_model_goes(const World& world) {
     for (int step = 0; step < steps; ++step) model(x).backward();
   }
   net->zero_grad();
-  net->forward(x).backward();
+  const std::string error = error_of([&] { net->forward(x).backward(); });
+  require(world.size() == 1 ? error == "nothing" : error.find("is gone") != std::string::npos, error);
   require(net->layer->weight.grad().item<double>() == world.rank() + 1.0, "still averaged");
 }
 

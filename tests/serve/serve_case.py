@@ -43,6 +43,19 @@ def png_of_rows(rows, width, height):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
+def progressive_jpeg(side, scans):
+    """Grey, of a multiple of 8 pixels. A scan has a bit for each block of 8 x 8, and says that nothing changes."""
+    def segment(marker, data):
+        return b"\xff" + bytes([marker]) + struct.pack(">H", len(data) + 2) + data
+
+    bits = bytes(((side // 8) ** 2 + 7) // 8)
+    codes = b"\1" + bytes(15) + b"\0"  # one code, a bit long, for the symbol 0
+    head = (segment(0xDB, b"\0" + b"\1" * 64) + segment(0xC2, struct.pack(">BHHB", 8, side, side, 1) + b"\1\x11\0") +
+            segment(0xC4, b"\0" + codes) + segment(0xC4, b"\x10" + codes))
+    first, more = segment(0xDA, b"\1\1\0\0\0\0") + bits, segment(0xDA, b"\1\1\0\1\x3f\0") + bits
+    return b"\xff\xd8" + head + first + more * (scans - 1) + b"\xff\xd9"
+
+
 def json_of(*pictures, **more):
     return json.dumps({"images": [base64.b64encode(picture).decode() for picture in pictures], **more})
 

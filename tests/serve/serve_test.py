@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from exported_model import exported_model
-from serve_case import PLAIN, SECONDS, ServeCase, Server, black_png, json_of, png
+from serve_case import PLAIN, SECONDS, ServeCase, Server, black_png, json_of, png, progressive_jpeg
 from trireme_test import TRIREME, alive, main, wait_for
 
 
@@ -212,8 +212,8 @@ class Refusals(ServeCase):
 
     def test_every_code_of_the_sources_is_in_the_page_and_the_other_way_round(self):
         root = Path(__file__).resolve().parents[2]
-        sources = [path.read_text() for path in (root / "trireme/deploy/serve").rglob("*.cc")
-                   if not path.name.endswith("_test.cc")]
+        sources = [path.read_text() for folder in ("core/http", "deploy/serve")
+                   for path in (root / "trireme" / folder).rglob("*.cc") if not path.name.endswith("_test.cc")]
         used = set(re.findall(r'\bproblem\("(\w+)"\)', "".join(sources)))
         page = (root / "docs/serve.md").read_text().split("## Errors")[1]
         self.assertEqual(used, set(re.findall(r"^\| \d+ \| `(\w+)` \|", page, re.M)))
@@ -264,6 +264,29 @@ class Hostile(ServeCase):
         # Not the end of work in flight: the last requests may not have been read yet, and are not in flight until then.
         wait_for(lambda: server.metrics().get('trireme_requests_total{status="499"}') == 10, SECONDS, "the end of all ten")
         self.assertLess(server.cpu_seconds() - before, 160 * one, "a quarter of all 640 pictures")
+
+    def test_a_picture_of_many_scans_is_refused(self):
+        server = self.serve()
+        self.assertEqual(server.post(progressive_jpeg(5792, 32), kind="image/jpeg").status, 200)
+        answer = server.post(progressive_jpeg(5792, 200), kind="image/jpeg")
+        code, message = answer.error()
+        self.assertEqual((answer.status, code), (400, "bad_image"))
+        self.assertIn("JPEG of 5792x5792 pixels with more than 32 scans", message)
+
+    def test_a_decoding_ends_when_its_client_leaves(self):
+        server = self.serve()
+        picture = progressive_jpeg(5792, 32)
+        begin = server.cpu_seconds()
+        self.assertEqual(server.post(picture, kind="image/jpeg").status, 200)
+        whole = server.cpu_seconds() - begin
+        begin = server.cpu_seconds()
+        for count in range(1, 6):
+            before = server.cpu_seconds()
+            with socket.create_connection(("127.0.0.1", server.port)) as client:
+                client.sendall(self.posted(picture, "image/jpeg"))
+                wait_for(lambda start=before: server.cpu_seconds() > start + whole / 10, SECONDS, "the decoding")
+            wait_for(lambda n=count: server.metrics().get('trireme_requests_total{status="499"}') == n, SECONDS, "its end")
+        self.assertLess(server.cpu_seconds() - begin, 5 * whole * 0.6)
 
     def test_a_client_that_is_done_with_sending_waits_for_its_answer(self):
         server = self.serve()

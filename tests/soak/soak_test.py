@@ -16,6 +16,9 @@ class UnderLoad(Case):
         self.assert_ends(result, 0)
         self.assertEqual(result.out.strip(), "4", result)  # three loops and the command itself
 
+    def test_the_command_is_told(self):
+        self.assertEqual(self.under_load(1, "echo $TRIREME_TEST_LOADED").out.strip(), "1")
+
     def test_the_exit_code_is_the_commands(self):
         self.assert_ends(self.under_load(1, "exit 7"), 7)
 

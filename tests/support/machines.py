@@ -5,9 +5,9 @@
         def test_it(self):
             job = self.start_on(self.alpha, "--ips", self.ips, "true")
 
-A machine has its own network (eth0 with 10.77.0.N and fd77::N, and loopback), host name, /etc/hosts, /run and IPC; the
-file system and the processes are shared with the test. It lives as long as its holder, a process that ends with the
-test, so that the kernel takes everything away even when the test is killed: there are no names to clean up.
+A machine has its own network (eth0 with 10.77.0.N and fd77::N, and loopback), host name, /etc/hosts, /run, /dev/shm
+and IPC; the other files and the processes are shared with the test. It lives as long as its holder, a process that ends
+with the test, so that the kernel takes everything away even when the test is killed: there are no names to clean up.
 
 Needs root, or a kernel that lets users make namespaces: main() then enters a user namespace first.
 """
@@ -15,6 +15,7 @@ Needs root, or a kernel that lets users make namespaces: main() then enters a us
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,13 +35,15 @@ def _die_with_parent():
 def _run(*command):
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
-        raise AssertionError(f"cannot make a machine: {' '.join(map(str, command))}: {done.stdout}")
+        raise AssertionError(f"{' '.join(map(str, command))}: {done.stdout}")
+    return done.stdout
 
 
 class Namespace:
     """Namespaces of some kinds, held open by a process that waits for the end of its standard input."""
 
     def __init__(self, *kinds, setup=""):
+        self._kinds = kinds
         self._holder = subprocess.Popen(
             ["unshare", *kinds, "sh", "-ec", f"{setup}\necho ready\nexec cat"],
             stdin=subprocess.PIPE,
@@ -56,7 +59,11 @@ class Namespace:
 
     def ip(self, *words):
         """ip(8) in this network."""
-        _run("nsenter", f"--target={self.pid}", "--net", "ip", *words)
+        self.run("ip", *words)
+
+    def run(self, *words):
+        """Runs a command in these namespaces; returns its output."""
+        return _run("nsenter", f"--target={self.pid}", *self._kinds, *words)
 
     def close(self):
         self._holder.stdin.close()
@@ -76,24 +83,14 @@ class Machine(Namespace):
             hostname {name}
             mount -t tmpfs run /run
             mkdir -m 0755 /run/sshd
+            mount -t tmpfs shm /dev/shm
             mount --bind {hosts_file} /etc/hosts
             ip link set lo up""",
         )
 
     def command(self, cwd, *words):
         """The words as a command that runs on this machine; it keeps the process id."""
-        return [
-            "nsenter",
-            f"--target={self.pid}",
-            "--net",
-            "--uts",
-            "--ipc",
-            "--mount",
-            "--",
-            "env",
-            f"--chdir={cwd}",
-            *words,
-        ]
+        return ["nsenter", f"--target={self.pid}", *self._kinds, "--", "env", f"--chdir={cwd}", *words]
 
     def plug_in(self, switch):
         """eth0 of this machine to a port of the switch."""
@@ -121,6 +118,36 @@ class Machine(Namespace):
     def set_cable(self, state):
         """`down` pulls the cable, `up` puts it back."""
         self.ip("link", "set", "eth0", state)
+
+    def lose_packets(self, share):
+        """Drops this share of the packets of eth0, in both directions."""
+        for chain in ("INPUT", "OUTPUT"):
+            words = ["!", "-i" if chain == "INPUT" else "-o", "lo", "-m", "statistic", "--mode", "random"]
+            self.run("iptables", "-A", chain, *words, "--probability", share, "-j", "DROP")
+
+    def lost_packets(self):
+        """The number that lose_packets() has dropped so far."""
+        rules = self.run("iptables", "-nvxL").splitlines()
+        return sum(int(rule.split()[0]) for rule in rules if " DROP " in rule)
+
+    def limit_rate(self, rate):
+        """Limits what this machine sends to a rate like "8mbit"."""
+        self.run("tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "16k", "latency", "400ms")
+
+    def delayed_packets(self):
+        """The number that limit_rate() has held back so far."""
+        found = re.search(r"overlimits (\d+)", self.run("tc", "-s", "qdisc", "show", "dev", "eth0", "root"))
+        return int(found[1]) if found else 0
+
+    def repair_network(self):
+        """Undoes set_cable(), lose_packets() and limit_rate()."""
+        self.set_cable("up")
+        self.run("iptables", "-F")
+        self.run("sh", "-c", "tc qdisc del dev eth0 root 2>/dev/null || true")
+
+    def files_in(self, folder):
+        """The sorted names in a folder, as this machine sees it."""
+        return sorted(os.listdir(f"/proc/{self.pid}/root{folder}"))
 
 
 @contextlib.contextmanager

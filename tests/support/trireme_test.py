@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TRIREME = os.environ.get("TRIREME", str(ROOT / "build/bin/trireme"))
 MARK = "TRIREME_TEST_MARK"
 SANITIZED = bool(os.environ.get("TRIREME_SANITIZE"))  # such a program is several times as large and as slow
+LOADED = bool(os.environ.get("TRIREME_TEST_LOADED"))  # tests/soak/under_load.sh keeps the processors busy
+SLOWER = 5 if SANITIZED else 3 if LOADED else 1  # a factor for bounds of a few seconds
 INHERITED = ("PATH", "LANG", "TERM", "CUDA_VISIBLE_DEVICES", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
 FOREVER = "while :; do sleep 0.1; done"  # a worker's idle loop: traps run between the short sleeps
 
@@ -186,6 +188,11 @@ class Case(unittest.TestCase):
         env.update({"HOME": str(self.folder), MARK: self.mark})
         env.update(extra or {})
         return {name: str(value) for name, value in env.items()}
+
+    def mpi_environment(self):
+        """For mpirun as root. One mpirun removes the folder of sessions that they share while the next one makes it."""
+        return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
+                "OMPI_MCA_orte_tmpdir_base": str(self.folder)}
 
     def start_command(self, command, env=None, cwd=None, **options):
         job = Job(

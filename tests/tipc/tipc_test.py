@@ -361,6 +361,30 @@ class Compare(TipcCase):
         self.assert_says(result, r"^log_fp16\.txt: 1 pictures")
         self.assert_silent_on(result, r"log\.txt")
 
+    def test_an_expected_log_is_missing(self):
+        expected = 'a.png\t{"class_ids": [1, 2], "scores": [0.75, 0.25]}\n'
+        (self.folder / "gt_bf16.txt").write_text(expected)
+        result = self.compare(expected)
+        self.assert_ends(result, 1)
+        self.assert_says(result, r"^gt_bf16\.txt: no log was compared with it")
+        self.assert_silent_on(result, r"^gt_fp32\.txt: no log")
+        (self.folder / "log_bf16.txt").write_text(expected)
+        self.assert_ends(self.compare(expected), 0)
+        (self.folder / "log.txt").unlink()
+        self.assert_ends(self.compare(expected, "--precision", "bf16"), 0)
+
+    def test_pictures_that_cannot_be_told_apart(self):
+        same = "a.png\t[0.50]\nb.png\t[0.50]\n"
+        (self.folder / "log.txt").write_text(same)
+        result = self.compare(same)
+        self.assert_ends(result, 0)
+        self.assert_says(result, r"^note: log\.txt: all 2 pictures have the same answer")
+        result = self.compare(same, "--distinct")
+        self.assert_ends(result, 1)
+        self.assert_says(result, "are inconsistent!", r"^  log\.txt: all 2 pictures have the same answer")
+        (self.folder / "log.txt").write_text(same.replace("a.png\t[0.50]", "a.png\t[0.75]"))
+        self.assert_ends(self.compare(same.replace("a.png\t[0.50]", "a.png\t[0.75]"), "--distinct"), 0)
+
     def test_two_files_for_a_precision(self):
         (self.folder / "gt_other_fp32.txt").write_text("a.png\t[1]\n")
         self.assert_usage(self.compare("a.png\t[1]\n"), "gt_fp32.txt and gt_other_fp32.txt are both for fp32")

@@ -1,8 +1,13 @@
-// Does the libtorch we were given compile, link and run?
+// Does the libtorch we were given compile, link and run, and can its errors be read?
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "trireme/launch/spawn.h"
+
 namespace {
+
+using testing::MatchesRegex;
 
 TEST(TorchSmoke, MakesATensor) {
   auto x = torch::arange(6).reshape({2, 3});
@@ -29,6 +34,16 @@ TEST(TorchSmoke, AnOptimizerLowersTheLoss) {
     sgd.step();
   }
   EXPECT_LT(loss().item<double>(), 0.5 * before);
+}
+
+// spawn() starts this program again, so this case is the last: run as a whole, the copy walks through the others first.
+TEST(TorchSmoke, AnErrorComesThroughSpawnWithoutItsBacktrace) {
+  try {
+    trireme::spawn([] { torch::ones({2, 3}).matmul(torch::ones({2, 3})); }, {.nprocs = 1});
+    FAIL() << "the copy's error is lost";
+  } catch (const trireme::SpawnError& error) {
+    EXPECT_THAT(error.what(), MatchesRegex("rank 0 failed: [^\n]*shapes cannot be multiplied \\(2x3 and 2x3\\)"));
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // A case prints on rank 0 what must not depend on the number of ranks; train_test.py compares.
 #include <fmt/ranges.h>
 #include <signal.h>
+#include <torch/script.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -15,11 +16,15 @@
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
 #include "trireme/core/parallel_env.h"
+#include "trireme/data/loader.h"
 #include "trireme/data/tensor_dataset.h"
+#include "trireme/io/safetensors.h"
 #include "trireme/optim/optimizers.h"
+#include "trireme/parallel/data_parallel.h"
 #include "trireme/parallel/init.h"
 #include "trireme/train/model.h"
 #include "trireme/train/step.h"
+#include "trireme/watch/report.h"
 
 namespace trireme::test {
 namespace {
@@ -53,11 +58,16 @@ void say(const Results& results) {
   for (const auto& [name, value] : results) say(fmt::format("{} {:a}", name, value));
 }
 
+std::vector<double> doubles(const torch::Tensor& tensor) {
+  const torch::Tensor flat = tensor.detach().to(torch::kCPU, torch::kDouble).reshape({-1}).contiguous();
+  return {flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel()};
+}
+
 void say_parameters(const Model& model) {
   std::vector<double> all;
   for (const torch::Tensor& parameter : model.parameters()) {
-    const torch::Tensor flat = parameter.detach().to(torch::kCPU, torch::kDouble).reshape({-1});
-    all.insert(all.end(), flat.data_ptr<double>(), flat.data_ptr<double>() + flat.numel());
+    const std::vector<double> one = doubles(parameter);
+    all.insert(all.end(), one.begin(), one.end());
   }
   for (const std::string& one : all_gather_object(fmt::format("{}", fmt::join(all, " "))))
     if (one != fmt::format("{}", fmt::join(all, " "))) throw std::runtime_error("the ranks' parameters differ");
@@ -76,14 +86,33 @@ Net net() {
   return Net();
 }
 
+PrepareOptions classification(const AmpOptions& amp = {}) {
+  return {.optimizer = [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.05}); },
+          .loss = torch::nn::CrossEntropyLoss(),
+          .metrics = {metric::Accuracy()},
+          .amp = amp};
+}
+
 Model classifier(const AmpOptions& amp = {}) {
   Model model(net());
-  model.prepare({.optimizer = [](auto parameters) { return optim::Momentum(parameters, {.lr = 0.05}); },
-                 .loss = torch::nn::CrossEntropyLoss(),
-                 .metrics = {metric::Accuracy()},
-                 .amp = amp});
+  model.prepare(classification(amp));
   return model;
 }
+
+using Sharding = std::optional<ShardedOptions>;
+
+PrepareOptions sharded(const Sharding& shard, const AmpOptions& amp = {}) {
+  PrepareOptions options = classification(amp);
+  options.clip_norm = 0.5;
+  options.ema_decay = 0.9;
+  options.shard = shard;
+  return options;
+}
+
+const std::map<std::string, Sharding> kLayouts = {{"none", std::nullopt},
+                                                  {"optimizer", ShardedOptions{.shard = Shard::optimizer}},
+                                                  {"gradients", ShardedOptions{.shard = Shard::gradients}},
+                                                  {"parameters", ShardedOptions{.shard = Shard::parameters}}};
 
 // Points of which every tenth cannot be read. A process knows of those that it has met.
 class Holes : public data::RandomDataset {
@@ -163,7 +192,7 @@ void interrupt(const Words& words) {
                    {.batch_size = 2, .epochs = 3, .save_dir = words[0], .verbose = 0, .callbacks = {Interrupter()}});
 }
 
-// FOLDER [ITERATION]: a fit with exact resume; in this iteration a signal comes to the last rank.
+// FOLDER [ITERATION [LAYOUT]]: a fit with exact resume; in this iteration (-1: none) a signal comes to the last rank.
 void resume(const Words& words) {
   struct Interrupter : Callback {
     explicit Interrupter(int64_t iteration) : at(iteration) {}
@@ -173,12 +202,14 @@ void resume(const Words& words) {
     int64_t at;
   };
   Model model = classifier();
+  if (words.size() > 2) model.prepare(sharded(kLayouts.at(words[2])));
   model.fit(points(200), {.batch_size = 2,
                           .epochs = 2,
                           .checkpoint_dir = words[0],
                           .verbose = 0,
                           .callbacks = {Interrupter(words.size() > 1 ? std::stoll(words[1]) : -1)},
                           .accumulate_grad_batches = 3});
+  if (words.size() > 2) model.prepare(classification());  // whole again
   say_parameters(model);
 }
 
@@ -341,6 +372,129 @@ void save(const Words& words) {
   }
 }
 
+// The numbers of the files that Model::save() wrote: "NAME.weights …", "NAME.optimizer …", "NAME.ema …".
+void say_files(const std::string& name, const std::filesystem::path& path) {
+  if (rank() != 0) return;
+  for (const char* kind : {"", ".optimizer", ".ema"}) {
+    std::string line = fmt::format("{}{}", name, *kind == '\0' ? ".weights" : kind);
+    for (const auto& item : io::load_safetensors(path.string() + kind + ".safetensors"))
+      for (const double number : doubles(item.value())) line += fmt::format(" {}", number);
+    say(line);
+  }
+}
+
+// One training, as long as the others of the case: what it evaluates and predicts, and its files.
+void say_training(const std::string& name, Model& model, const std::filesystem::path& file) {
+  const FitOptions options{
+      .eval = points(50), .batch_size = 3, .epochs = 2, .verbose = 0, .accumulate_grad_batches = 2};
+  for (const auto& [key, value] : model.fit(points(60), options)) say(fmt::format("{}.{} {}", name, key, value));
+  const torch::Tensor outputs = model.predict(points(11), {.batch_size = 4, .verbose = 0});
+  if (!model.predict_batch(points(11).get(7).data.unsqueeze(0))[0].allclose(outputs[7], 1e-5, 1e-6))
+    throw std::runtime_error("predict() and predict_batch() differ");
+  say(fmt::format("{}.outputs {}", name, fmt::join(doubles(outputs), " ")));
+  model.save(file);
+  say_files(name, file);
+}
+
+// FOLDER: the same training in every layout; then each file goes on in another layout, and a model goes on in another
+// one by prepare().
+void shard(const Words& words) {
+  const std::filesystem::path folder = words[0];
+  const std::map<std::string, std::string> before = {
+      {"none", "parameters"}, {"optimizer", "none"}, {"gradients", "optimizer"}, {"parameters", "gradients"}};
+  const auto prepared = [](const std::string& layout) {
+    Model model(net());
+    model.prepare(sharded(kLayouts.at(layout)));
+    return model;
+  };
+  for (const auto& [layout, options] : kLayouts) {
+    Model model = prepared(layout);
+    say_training("fit." + layout, model, folder / layout);
+  }
+  for (const auto& [layout, options] : kLayouts) {
+    Model loaded = prepared(layout);
+    loaded.load(folder / before.at(layout));
+    say_training("loaded." + layout, loaded, folder / "loaded");
+    Model changed = prepared(before.at(layout));
+    changed.fit(points(60), {.batch_size = 6, .verbose = 0});
+    changed.prepare(sharded(options));
+    say_training("prepared." + layout, changed, folder / "prepared");
+  }
+}
+
+// FOLDER: level O2, with masters of low pieces and with pieces of all digits; ends in float, for inference.
+void shard_low(const Words& words) {
+  const std::filesystem::path folder = words[0];
+  const AmpOptions amp{.level = AmpLevel::O2, .dtype = torch::kBFloat16};
+  const std::vector<std::pair<std::string, Sharding>> layouts = {
+      {"none", std::nullopt},
+      {"masters", ShardedOptions{.shard = Shard::parameters}},
+      {"pieces", ShardedOptions{.shard = Shard::parameters, .param_dtype = torch::kBFloat16}}};
+  for (const auto& [name, layout] : layouts) {
+    Model model(net());
+    model.prepare(sharded(layout, amp));
+    say_training("fit." + name, model, folder / name);
+  }
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    Model model(net());
+    model.prepare(sharded(layouts[i].second, amp));
+    model.load(folder / layouts[(i + 2) % layouts.size()].first);
+    model.save(folder / "again");
+    say_files("loaded." + layouts[i].first, folder / "again");
+    model.prepare(sharded({}));
+    model.save(folder / "again");
+    say_files("raised." + layouts[i].first, folder / "again");
+  }
+}
+
+// FOLDER: a sharded model is exported as it is evaluated, with whole averages, whatever is split.
+void shard_export(const Words& words) {
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::parameters}) {
+    torch::manual_seed(7);
+    Model model(torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(12, 3)));
+    model.prepare(sharded(ShardedOptions{.shard = shard}));
+    const torch::Tensor images = torch::randn({40, 3, 2, 2});
+    model.fit(data::TensorDataset(images, images.flatten(1).narrow(1, 0, 3).argmax(1)),
+              {.batch_size = 5, .verbose = 0});
+    model.save(words[0],
+               {.training = false,
+                .inference = bundle::Description{
+                    .model_name = "", .input = {.channels = 3, .height = 2, .width = 2}, .labels = {"a", "b", "c"}}});
+    torch::jit::Module loaded = torch::jit::load((std::filesystem::path(words[0]) / bundle::kTorchFile).string());
+    const torch::Tensor exported = loaded.forward({images}).toTensor();
+    say(exported.allclose(model.predict_batch(images).softmax(1), 1e-4, 1e-6) ? "equal" : "different");
+  }
+}
+
+// FILE: what is refused, by every rank.
+void shard_refusals(const Words& words) {
+  const auto says = [&](const PrepareOptions& options) {
+    try {
+      Model model(net());
+      model.prepare(options);
+      model.predict_batch(torch::zeros({1, 4}));
+    } catch (const UsageError& error) {
+      std::cout << fmt::format("rank {}: {}\n", rank(), error.what()) << std::flush;
+    }
+  };
+  Net mine = net();
+  PrepareOptions ready = sharded(ShardedOptions{});
+  ready.optimizer = std::make_shared<torch::optim::SGD>(mine->parameters(), 0.1);
+  says(ready);
+  says(sharded(ShardedOptions{.param_dtype = torch::kBFloat16}));
+  says(sharded(ParallelEnv::from_environment().rank == 1 ? Sharding{} : ShardedOptions{.shard = Shard::gradients}));
+  Model model(net());
+  model.prepare(sharded(ShardedOptions{.shard = Shard::parameters}));
+  model.save(words[0]);
+  try {
+    model.load(ParallelEnv::from_environment().rank == 1 ? "no such file" : words[0]);
+  } catch (const Error& error) {
+    std::cout << fmt::format("rank {}: {}\n", rank(), error.what()) << std::flush;
+  }
+  model.fit(points(20), {.batch_size = 5, .verbose = 0});
+  say("goes on");
+}
+
 // LEVEL TYPE
 void amp(const Words& words) {
   const std::map<std::string, AmpLevel> levels = {{"O0", AmpLevel::O0}, {"O1", AmpLevel::O1}, {"O2", AmpLevel::O2}};
@@ -396,6 +550,27 @@ void progress(const Words& words) {
   classifier().fit(points(300), {.eval = points(20), .batch_size = 10, .epochs = 2, .verbose = std::stoi(words[0])});
 }
 
+// STEPS: a loop without Model and Step, whose steps and phases DataParallel records. Its 2 MB of gradients travel in
+// several buckets.
+void own_loop(const Words& words) {
+  const World world = init_parallel_env();
+  using torch::nn::Linear;
+  DataParallel model(torch::nn::Sequential(Linear(4, 512), Linear(512, 512), Linear(512, 512), Linear(512, 3)), world,
+                     {.comm_buffer_size = 1});
+  torch::optim::SGD sgd(model->parameters(), 0.01);
+  data::Loader loader(points(std::stoll(words[0]) * 8 * world.size()), {.batch_size = 8}, world);
+  for (const auto& [x, y] : loader) {
+    const torch::Tensor loss = torch::cross_entropy_loss(model(x), y);
+    loss.backward();
+    {
+      const watch::PhaseScope phase(watch::Phase::optimizer);
+      sgd.step();
+      sgd.zero_grad();
+    }
+    watch::report("loss", loss.item<double>());
+  }
+}
+
 const std::map<std::string, void (*)(const Words&)> kCases = {
     {"amp", amp},
     {"broken", broken},
@@ -406,11 +581,16 @@ const std::map<std::string, void (*)(const Words&)> kCases = {
     {"interrupt", interrupt},
     {"lists", lists},
     {"loader", loader},
+    {"own_loop", own_loop},
     {"predict", predict},
     {"progress", progress},
     {"random", random},
     {"resume", resume},
     {"save", save},
+    {"shard", shard},
+    {"shard_export", shard_export},
+    {"shard_low", shard_low},
+    {"shard_refusals", shard_refusals},
     {"step", step},
     {"stop", stop},
     {"too_many_holes", too_many_holes},

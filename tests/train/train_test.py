@@ -148,6 +148,56 @@ class Evaluation(RanksCase):
         self.assertEqual(self.run_ranks(2, "frozen").out, self.run_ranks(1, "frozen").out)
 
 
+class Sharded(RanksCase):
+    """PrepareOptions::shard: the numbers and the files of a fit that is not split."""
+
+    def assert_like(self, values, prefix, expected, tolerance):
+        got = {name.removeprefix(prefix): numbers for name, numbers in values.items() if name.startswith(prefix)}
+        self.assertTrue(got)
+        self.assert_near(
+            got, {name.removeprefix(expected): values[name] for name in values if name.startswith(expected)}, tolerance
+        )
+
+    def test_every_layout_trains_saves_and_loads_alike(self):
+        values = self.values(2, "shard", self.folder)
+        for layout in ("optimizer", "gradients", "parameters"):
+            for what in ("fit", "loaded", "prepared"):
+                self.assert_like(values, f"{what}.{layout}.", f"{what}.none.", 1e-6)
+
+    def test_low_precision(self):
+        values = self.values(2, "shard_low", self.folder)
+        for layout in ("masters", "pieces"):
+            self.assert_like(values, f"fit.{layout}.", "fit.none.", 1e-2)
+        for layout, file in {"none": "pieces", "masters": "none", "pieces": "masters"}.items():
+            for what in ("weights", "optimizer", "ema"):
+                self.assertEqual(values[f"loaded.{layout}.{what}"], values[f"fit.{file}.{what}"], (layout, what))
+            self.assertEqual(values[f"raised.{layout}.weights"], values[f"fit.{file}.weights"], layout)
+
+    def test_a_fit_that_a_signal_broke_off_goes_on_in_another_layout(self):
+        whole = self.values(2, "resume", self.folder / "whole", -1, "none")
+        broken = self.folder / "broken"
+        for iteration, layout in ((7, "parameters"), (64, "none")):
+            words = ("resume", broken, iteration, layout)
+            result = self.launch("-n", 2, "--tee", "all", PROGRAM, *words, env=PLAIN, timeout=SECONDS)
+            self.assert_says(result, "ends by SIGTERM")
+        self.assert_near(self.values(2, "resume", broken, -1, "gradients"), whole, 1e-6)
+
+    def test_export(self):
+        self.assertEqual(self.run_ranks(2, "shard_export", self.folder / "net").out, "equal\n" * 3)
+
+    def test_refusals(self):
+        result = self.run_ranks(2, "shard_refusals", self.folder / "none")
+        self.assert_says(
+            result,
+            "rank 0: .*with .shard the optimizer works on this rank's pieces",
+            "rank 0: .*param_dtype .BFloat16.*level O0",
+            "rank 0: .*rank 0 has shard = 2.*rank 1 has shard = none",
+            "rank 1: .*rank 0 has shard = 2.*rank 1 has shard = none",
+            "rank 0: rank 1: cannot open no such file",
+            "goes on",
+        )
+
+
 class Files(RanksCase):
     def test_going_on_from_a_file(self):
         result = self.run_ranks(2, "save", self.folder / "out")

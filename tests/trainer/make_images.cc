@@ -11,12 +11,16 @@ namespace {
 
 using trireme::image::Image;
 
-/// Waves, of which each class keeps another share of red, green and blue.
+constexpr int kColours = 7;
+constexpr int kStripe = 8;
+
+/// Waves, of which each class keeps another share of red, green and blue; from class 7 on with dark stripes besides.
 Image picture(int number, int label, int size) {
   Image image = trireme::image::waves(size, size, number);
   for (int y = 0; y < size; ++y)
     for (int x = 0; x < size * trireme::image::kChannels; ++x) {
-      const bool kept = (label + 1) >> (x % trireme::image::kChannels) & 1;
+      const bool is_dark = label >= kColours && x / trireme::image::kChannels / kStripe % 2 == 1;
+      const bool kept = !is_dark && ((label % kColours + 1) >> (x % trireme::image::kChannels) & 1);
       uint8_t& value = image.row(y)[x];
       value = static_cast<uint8_t>(kept ? 128 + value / 2 : value / 4);
     }

@@ -40,7 +40,7 @@ class Messages(TrainerCase):
 
     def test_formats_that_are_not_read(self):
         heads = {"bmp": (b"BM" + bytes(60), "BMP"), "webp": (b"RIFF\x24\0\0\0WEBPVP8 ", "WebP"),
-                 "tiff": (b"II*\0" + bytes(8), "TIFF"), "GIF": (b"GIF89a" + bytes(8), "GIF")}
+                 "tiff": (b"II*\0" + bytes(8), "TIFF"), "GIF": (b"GIF89a" + bytes(8), "GIF"), "heic": (b"\0\0\0\x18ftypheic" + bytes(8), "HEIC")}
         plain = (self.folder / "data/list.txt").read_text()
         for ending, (head, name) in heads.items():
             (self.folder / f"data/7.{ending}").write_bytes(head)

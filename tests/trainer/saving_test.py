@@ -114,6 +114,19 @@ class Grown(TrainerCase):
         lines = (self.folder / "data/list.txt").read_text().splitlines(keepends=True)
         self.write("data/list.txt", "".join(lines + lines[:8]))
 
+    def stop_within_an_epoch(self):
+        """The signal may come at an epoch's end; then the next run is stopped."""
+        words = [TRIREME, "train", "-c", "config.yaml", "-o", "Global.epochs=10000", "-o", "Global.eval_during_train=False",
+                 "-o", "Global.save_interval=-1", "-o", "Global.print_batch_step=1", *AUTO]
+        for _ in range(20):
+            job = self.start_command(words, env=PLAIN)
+            job.wait_output(r"\[Iter: 2/", SECONDS)
+            job.signal(signal.SIGUSR1)
+            done = re.findall(r"\[Iter: (\d+)/6\]", job.wait(SECONDS).out)
+            if done[-1] != "5":
+                return
+        self.fail("twenty runs stopped at the end of an epoch")
+
     def test_between_two_epochs(self):
         self.train("Global.epochs=1")
         self.grow()
@@ -123,11 +136,7 @@ class Grown(TrainerCase):
 
     def test_within_an_epoch_is_refused_with_the_way_on(self):
         self.train("Global.epochs=1")
-        job = self.start_command([TRIREME, "train", "-c", "config.yaml", "-o", "Global.epochs=10000", "-o",
-                                  "Global.eval_during_train=False", "-o", "Global.save_interval=-1", *AUTO], env=PLAIN)
-        job.wait_output(r"\[Epoch 3/", SECONDS)
-        job.signal(signal.SIGUSR1)
-        job.wait(SECONDS)
+        self.stop_within_an_epoch()
         self.grow()
         result = self.train("Global.epochs=10000", code=2, more=AUTO)
         self.assert_says(result, r"a dataset of 48 samples, this one has 56, and epoch \d+ has consumed \d+ of them",

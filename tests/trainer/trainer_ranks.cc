@@ -62,10 +62,9 @@ constexpr int64_t kAccumulate = 2;
 constexpr double kDecay = 0.9;
 
 config::TrainConfig three_ways_config(const std::string& file) {
-  return config::load(
-      file, {"Arch.name=MnistPerceptron", "Arch.dropout=0.0", "DataLoader.Train.sampler.batch_size=7",
-             "Global.output_dir=three", "Global.eval_during_train=False", fmt::format("Optimizer.clip_norm={}", kClip),
-             fmt::format("EMA.decay={}", kDecay), fmt::format("Global.update_freq={}", kAccumulate)});
+  return config::load(file, {"DataLoader.Train.sampler.batch_size=7", "Global.output_dir=three",
+                             "Global.eval_during_train=False", fmt::format("Optimizer.clip_norm={}", kClip),
+                             fmt::format("EMA.decay={}", kDecay), fmt::format("Global.update_freq={}", kAccumulate)});
 }
 
 /// As the trainer starts it.

@@ -261,6 +261,15 @@ class Distillation(TrainerCase):
         line = self.numbers(self.evaluate("Global.pretrained_model=out/DistillationModel/latest"), "[Avg]")
         self.assertEqual(line, self.numbers(result, "[Eval][Epoch 3][Avg]"))
 
+    def test_an_evaluation_needs_the_students_weights(self):
+        self.train("Global.epochs=1")
+        self.write("config.yaml", DISTILLATION)
+        result = self.evaluate("Arch.models.1.Student.pretrained=out/LeNet/latest")
+        self.assert_says(result, "weights from out/LeNet/latest/model.safetensors")
+        result = self.evaluate("Arch.pretrained=True", code=2)
+        self.assert_says(result, r"WARNING: -o Arch\.pretrained=True: Arch\.pretrained: 'True' is ignored: each of",
+                         "which weights are to be evaluated")
+
     def test_unlabelled_pictures(self):
         self.train("Global.epochs=1")
         self.write("data/unlabelled.txt", "".join(f"{i}.jpg\n" for i in range(10)))

@@ -2,6 +2,9 @@
 
 #include <torch/torch.h>
 
+#include <atomic>
+
+#include "trireme/comm/collective_count.h"
 #include "trireme/comm/dtype.h"
 #include "trireme/comm/engine_backend.h"
 #include "trireme/comm/group_state.h"
@@ -27,7 +30,10 @@ void check_rank(const Group& group, int rank, const char* what) {
                      group.size() - 1);
 }
 
+std::atomic<int64_t> g_collectives = 0;
+
 c10d::Backend& backend_for(const torch::Tensor& tensor, const Group& group) {
+  ++g_collectives;
   if (!tensor.defined()) throw UsageError("rank {}: an undefined tensor", group.rank());
   return group.state().backend_for(tensor.device());
 }
@@ -37,8 +43,14 @@ void fill_like(Tensors& outputs, const torch::Tensor& example, int count) {
     for (int i = 0; i < count; ++i) outputs.push_back(torch::empty_like(example, torch::MemoryFormat::Contiguous));
 }
 
+// As an operator in place does: those who remember a version see that the values are others.
+void note_write(const torch::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
 WorkPtr start_all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& group, Mode mode) {
   Tensors tensors{tensor};
+  note_write(tensor);
   return backend_for(tensor, group).allreduce(tensors, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
 
@@ -52,6 +64,7 @@ WorkPtr start_reduce(const torch::Tensor& tensor, int root, ReduceOp op, const G
 WorkPtr start_broadcast(const torch::Tensor& tensor, int root, const Group& group, Mode mode) {
   check_rank(group, root, "broadcast from");
   Tensors tensors{tensor};
+  note_write(tensor);
   return backend_for(tensor, group).broadcast(tensors, {.rootRank = root, .asyncOp = mode == Mode::async});
 }
 
@@ -143,6 +156,10 @@ std::vector<std::string> cut(const std::string& bytes, const std::vector<size_t>
 }
 
 }  // namespace
+
+int64_t comm::collectives_begun() {
+  return g_collectives;
+}
 
 void all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& group) {
   finish(start_all_reduce(tensor, op, group, Mode::sync));

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "trireme/comm/backends/gloo.h"
@@ -19,27 +20,20 @@
 namespace trireme::comm {
 namespace {
 
-constexpr char kSeparator = '\n';
-
 std::vector<int> pick(std::span<const int> ranks, const std::vector<int>& places) {
   std::vector<int> picked;
   for (const int place : places) picked.push_back(ranks[static_cast<size_t>(place)]);
   return picked;
 }
 
+// Without cards (a lone process, MPI) the hosts are not known.
+bool spans_hosts(const std::vector<Card>& cards, std::span<const int> ranks) {
+  if (cards.empty()) return false;
+  const std::vector<int> hosts = hosts_of(cards, ranks);
+  return std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) != hosts.end();
+}
+
 }  // namespace
-
-std::string encode(const Card& card) {
-  return fmt::format("{1}{0}{2}{0}{3}{0}{4}{0}{5}", kSeparator, shm::encode(card.process), card.host, card.address,
-                     to_string(card.beacon), card.gpu);
-}
-
-Card decode_card(const std::string& text) {
-  const std::vector<std::string> fields = split(text, kSeparator);
-  if (fields.size() != 5) throw PeerError("a rank's card has {} fields where 5 are expected", fields.size());
-  return {shm::decode_identity(fields[0]), fields[1], fields[2], parse_endpoint(fields[3], "a rank's beacon"),
-          fields[4]};
-}
 
 std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> ranks) {
   std::vector<HostIdentity> hosts;
@@ -58,6 +52,8 @@ std::shared_ptr<Context> Context::meet(const ContextOptions& options) {
   if (!options.store || options.world.size == 1) return context;
   std::vector<int> everyone(static_cast<size_t>(options.world.size));
   std::iota(everyone.begin(), everyone.end(), 0);
+  context->meeting_ = watch::Group(options.prefix + "card", everyone, options.world.size);
+  const watch::Recording recording(context->meeting_, {.operation = "init_parallel_env"});
   context->watch_meeting("init_parallel_env", "card", everyone,
                          [&](const std::shared_ptr<Store>& store) { context->exchange_cards(*store); });
   return context;
@@ -215,10 +211,16 @@ std::unique_ptr<Engine> Context::make_engine(const std::string& name, std::span<
     throw UsageError("{} ranks, but no store to meet in: start the program by trireme launch, mpirun or torchrun",
                      ranks.size());
   if (ranks.size() == 1) return meet_members(options_.store, name, ranks);
+  watch::Group group(options_.prefix + name, ranks, options_.world.size);
   std::unique_ptr<Engine> engine;
-  watch_meeting(operation, name, ranks,
-                [&](const std::shared_ptr<Store>& store) { engine = meet_members(store, name, ranks); });
+  {
+    const watch::Recording recording(group, {.operation = operation});
+    watch_meeting(operation, name, ranks,
+                  [&](const std::shared_ptr<Store>& store) { engine = meet_members(store, name, ranks); });
+  }
   report_waits(*engine, ranks);
+  engine->record_calls(std::move(group), {ranks.begin(), ranks.end()});
+  if (options_.log_calls) engine->log_calls();
   return engine;
 }
 
@@ -229,7 +231,8 @@ std::unique_ptr<Engine> Context::meet_members(const std::shared_ptr<Store>& stor
                                                   : choose_transport(hosts_of(cards_, ranks), options_.backend);
   std::unique_ptr<Engine> engine =
       make_plain_engine(transport, store, name, ranks, {.me = me_among(ranks), .group = name});
-  if (options_.check) engine->compare_calls();
+  if (options_.check == Check::always) engine->compare_calls();
+  if (options_.check == Check::between_hosts && spans_hosts(cards_, ranks)) engine->compare_between_hosts();
   return engine;
 }
 

@@ -13,16 +13,24 @@
 #include <string>
 #include <vector>
 
+#include "trireme/comm/engine/card.h"
 #include "trireme/comm/engine/engine.h"
 #include "trireme/comm/engine/liveness.h"
-#include "trireme/comm/engine/shm/identity.h"
 #include "trireme/core/net.h"
 #include "trireme/core/rank_info.h"
 #include "trireme/core/thread_annotations.h"
 #include "trireme/core/transport.h"
 #include "trireme/store/store.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme::comm {
+
+/// Which ranks compare their calls before a collective, beside those that share memory, which always do.
+enum class Check {
+  off,
+  between_hosts,  ///< those of groups on several hosts
+  always,
+};
 
 struct ContextOptions {
   RankInfo world{};
@@ -33,24 +41,13 @@ struct ContextOptions {
   std::string gpu = {};               ///< which GPU this rank uses, by a name that is the same in every process
   int gpu_index = -1;                 ///< its number in this process
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};
-  bool check = false;
-  bool mpi = false;  ///< started by mpirun or srun
+  Check check = Check::between_hosts;
+  bool log_calls = false;     ///< log every operation before it runs
+  bool wait_at_once = false;  ///< wait for asynchronous collectives where they are called
+  bool mpi = false;           ///< started by mpirun or srun
   /// The restart of our own launcher's job; nothing: nobody tells which ranks have ended.
   std::optional<int> attempt = {};
 };
-
-/// What a rank tells the others about itself.
-struct Card {
-  shm::ProcessIdentity process;
-  std::string host;     ///< its name, for messages
-  std::string address;  ///< for connections
-  Endpoint beacon;      ///< refuses connections when the rank is dead (engine/liveness.h)
-  std::string gpu = {};
-};
-
-std::string encode(const Card& card);
-/// PeerError when the text is not from encode().
-Card decode_card(const std::string& text);
 
 /// The host of each rank of a group, counted from 0 in order of first appearance. Pure.
 std::vector<int> hosts_of(const std::vector<Card>& cards, std::span<const int> ranks);
@@ -96,6 +93,7 @@ class Context {
   const ContextOptions options_;
   std::vector<Card> cards_;
   std::unique_ptr<Beacon> beacon_;
+  watch::Group meeting_;  // of the exchange of cards, for the launcher's watch
   Mutex mutex_;
   std::map<std::string, int> uses_ TRIREME_GUARDED_BY(mutex_);  // how often each list of ranks became a group
 };

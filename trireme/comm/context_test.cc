@@ -86,6 +86,11 @@ TEST(Context, GroupsOfTheSameRanksHaveDifferentNames) {
   EXPECT_EQ(Context::meet({})->name_group(pair), first) << "and the same on every member";
 }
 
+TEST(Context, ALoneProcessNeedsNoStoreToBeChecked) {
+  for (const Check check : {Check::off, Check::between_hosts, Check::always})
+    EXPECT_STREQ(Context::meet({.check = check})->make_engine("world", std::vector<int>{0})->name(), "local");
+}
+
 TEST(Context, SeveralRanksNeedAStore) {
   const auto context = Context::meet({.world = {0, 2}});
   EXPECT_THROW(context->make_engine("world", std::vector<int>{0, 1}), UsageError);

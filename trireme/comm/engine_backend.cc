@@ -8,6 +8,8 @@
 #include "trireme/comm/dtype.h"
 #include "trireme/comm/staging.h"
 #include "trireme/core/error.h"
+#include "trireme/watch/recorder.h"
+#include "trireme/watch/ring.h"
 
 namespace trireme::comm {
 namespace {
@@ -54,8 +56,8 @@ class EngineWork final : public c10d::Work {
 
 }  // namespace
 
-EngineBackend::EngineBackend(std::unique_ptr<Engine> engine)
-    : Backend(engine->me().rank, engine->me().size), engine_(std::move(engine)) {}
+EngineBackend::EngineBackend(std::unique_ptr<Engine> engine, Asynchrony asynchrony)
+    : Backend(engine->me().rank, engine->me().size), engine_(std::move(engine)), asynchrony_(asynchrony) {}
 
 EngineBackend::~EngineBackend() {
   // A program that ends in the middle of an operation must not wait for the others. An idle group just ends: the
@@ -85,7 +87,8 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
   if (type != OpType::SEND)
     for (const at::Tensor& result : results) check_writable(result);
   auto work = c10::make_intrusive<EngineWork>(getRank(), type, results);
-  const auto run = [this, work, task = std::move(task)] {
+  const auto run = [this, work, task = std::move(task), asked = watch::now_ns()] {
+    const watch::EnqueuedAt enqueued(asked);
     try {
       const at::NoGradGuard no_grad;
       const at::DisableRecordFunctionGuard unobserved;  // our own copies do not count as the program's
@@ -100,7 +103,8 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
     work->end(nullptr);
   };
   ++under_way_;
-  if (async)
+  // Two ranks that send to each other before they receive need asynchronous messages.
+  if (async && (asynchrony_ == Asynchrony::allowed || &queue != &queue_))
     queue.post(run);
   else
     queue.run(run);

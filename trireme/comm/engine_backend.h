@@ -26,7 +26,8 @@ class EngineBackend final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  explicit EngineBackend(std::unique_ptr<Engine> engine);
+  enum class Asynchrony { allowed, messages_only };
+  explicit EngineBackend(std::unique_ptr<Engine> engine, Asynchrony asynchrony = Asynchrony::allowed);
   ~EngineBackend() override;
 
   Engine& engine() { return *engine_; }
@@ -66,6 +67,7 @@ class EngineBackend final : public c10d::Backend {
   OperationQueue& channel(int peer, bool outgoing);
 
   std::unique_ptr<Engine> engine_;
+  const Asynchrony asynchrony_;
   std::atomic<int> under_way_ = 0;  // operations submitted and not ended
   Mutex mutex_;
   std::map<std::pair<int, bool>, std::unique_ptr<OperationQueue>> channels_ TRIREME_GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 
 #include "trireme/comm/backends/nccl.h"
 #include "trireme/comm/group_state.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
@@ -57,15 +58,20 @@ void set_backends(Group::State& state) {
   state.process_group->setGroupName(state.name);
 }
 
-Group make_group(const std::shared_ptr<comm::Context>& context, std::vector<int> ranks, const char* operation) {
+Group make_group(const std::shared_ptr<comm::Context>& context, std::vector<int> ranks, const char* operation,
+                 const std::string& axis = "") {
   const auto me = std::find(ranks.begin(), ranks.end(), context->options().world.rank);
   if (me == ranks.end()) return {};
   auto state = std::make_shared<Group::State>();
   state->context = context;
   state->rank = static_cast<int>(me - ranks.begin());
+  state->axis = axis;
   state->name = context->name_group(ranks);
   state->ranks = std::move(ranks);
-  state->cpu = c10::make_intrusive<comm::EngineBackend>(context->make_engine(state->name, state->ranks, operation));
+  using Asynchrony = comm::EngineBackend::Asynchrony;
+  state->cpu = c10::make_intrusive<comm::EngineBackend>(
+      context->make_engine(state->name, state->ranks, operation),
+      context->options().wait_at_once ? Asynchrony::messages_only : Asynchrony::allowed);
   state->cuda = make_cuda_backend(*context, *state);
   set_backends(*state);
   return Group(state);
@@ -152,6 +158,14 @@ void Group::abort(std::string_view reason) const {
 
 Group Group::new_group(const std::vector<int>& ranks) const {
   return make_group(state().context, world_ranks(state().ranks, ranks), "new_group");
+}
+
+Group new_line(const Group& group, const std::vector<int>& ranks, const std::string& axis) {
+  return make_group(group.state().context, world_ranks(group.ranks(), ranks), "new_group", axis);
+}
+
+Group duplicate(const Group& group) {
+  return make_group(group.state().context, group.ranks(), "new_group", group.state().axis);
 }
 
 Group Group::split(int color, int key) const {

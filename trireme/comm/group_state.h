@@ -14,6 +14,7 @@ struct Group::State {
   std::string name;
   std::vector<int> ranks;  // of the world
   int rank = 0;            // of this process in the group
+  std::string axis;        // of the mesh that this is a line of
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   c10::intrusive_ptr<comm::EngineBackend> cpu;
   c10::intrusive_ptr<c10d::Backend> cuda;  // null: CUDA tensors are staged through the CPU

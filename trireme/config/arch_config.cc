@@ -1,5 +1,7 @@
 #include "trireme/config/arch_config.h"
 
+#include <algorithm>
+
 #include "trireme/config/check.h"
 #include "trireme/core/log.h"
 
@@ -53,6 +55,8 @@ void read_models(const Node& section, Arch& arch) {
     DistilledModel model{.role = nodes[i].name, .arch = read_arch(nodes[i].params, arch.class_num), .frozen = false};
     if (!frozen.empty()) model.frozen = frozen[i].as<bool>();
     if (!pretrained.empty() && !pretrained[i].is_null()) model.arch.pretrained = read_pretrained(pretrained[i]);
+    warn_unless(arch.infer_add_softmax, nodes[i].params, "infer_add_softmax",
+                fmt::format("the export reads {} only", section.at("infer_add_softmax").path()));
     arch.models.push_back(std::move(model));
   }
   arch.infer_model_name = section.get<std::string>("infer_model_name", "");
@@ -61,6 +65,18 @@ void read_models(const Node& section, Arch& arch) {
   check_infer_model(section, arch);
 }
 
+/// Weights belong to the models. A file may inherit `pretrained: False` from its base; by -o it is a request.
+void ignore_own_weights(const Node& section, Arch& arch) {
+  const bool any = std::any_of(arch.models.begin(), arch.models.end(),
+                               [](const DistilledModel& model) { return model.arch.pretrained.wanted; });
+  if (arch.pretrained.wanted || (any && section.at("pretrained").is_option()))
+    warn_ignored(section, "pretrained", "each of the models has its own, in pretrained_list or in models");
+  warn_unless(false, section, "use_ssld", "each of the models has its own");
+  arch.pretrained = {};
+  arch.use_ssld = false;
+}
+
+/// Not for a DistillationModel: its other keys stay unread, and unread.h reports them.
 void read_arguments(const Node& section, Arch& arch) {
   const auto known = section.value()->asked;
   for (const auto& [key, node] : section.entries())
@@ -68,6 +84,13 @@ void read_arguments(const Node& section, Arch& arch) {
 }
 
 }  // namespace
+
+const Arch& Arch::main() const {
+  if (!is_distillation()) return *this;
+  for (const DistilledModel& model : models)
+    if (model.role == infer_model_name) return model.arch;
+  return models.back().arch;
+}
 
 Arch read_arch(const Node& section, int64_t class_num) {
   Arch arch;
@@ -77,8 +100,12 @@ Arch read_arch(const Node& section, int64_t class_num) {
   arch.use_ssld = section.get("use_ssld", false);
   arch.use_sync_bn = section.get("use_sync_bn", false);
   arch.infer_add_softmax = section.get("infer_add_softmax", true);
-  if (arch.name == kDistillationModel) read_models(section, arch);
-  read_arguments(section, arch);
+  if (arch.name == kDistillationModel) {
+    read_models(section, arch);
+    ignore_own_weights(section, arch);
+  } else {
+    read_arguments(section, arch);
+  }
   arch.node = section;
   return arch;
 }

@@ -27,7 +27,7 @@ struct DistilledModel;
 struct Arch {
   std::string name;
   int64_t class_num = kImageNetClasses;
-  Pretrained pretrained;
+  Pretrained pretrained;  ///< unset in a DistillationModel, like use_ssld: its models have their own
   bool use_ssld = false;
   bool use_sync_bn = false;
   bool infer_add_softmax = true;  ///< when it is exported
@@ -41,6 +41,8 @@ struct Arch {
   Node node;
 
   bool is_distillation() const { return !models.empty(); }
+  /// The model that is evaluated and exported: this one, or of a distillation mostly the student.
+  const Arch& main() const;
 };
 
 struct DistilledModel {

@@ -30,6 +30,7 @@ Dataset read_dataset(const Node& section) {
   if (kFileDatasets.contains(dataset.name)) {
     dataset.bad_share = real(section, "bad_share", dataset.bad_share, {.most = 1});
     dataset.bad_at_least = whole(section, "bad_at_least", dataset.bad_at_least);
+    dataset.packed_file = section.get("packed_file", dataset.packed_file);
   }
   dataset.transform_ops = read_named_list(section.at("transform_ops"));
   dataset.batch_transform_ops = read_named_list(section.at("batch_transform_ops"));

@@ -20,6 +20,7 @@ struct Dataset {
   std::string mode;           ///< of sets that come in parts: train or test
   double bad_share = 0.01;    ///< of the pictures: more that cannot be read are an error. Trireme's own key
   int64_t bad_at_least = 10;  ///< so many are always allowed. Trireme's own key
+  std::string packed_file;    ///< read instead of the pictures' own files. Trireme's own key
   std::vector<NamedNode> transform_ops;
   std::vector<NamedNode> batch_transform_ops;
   Node node;  ///< for keys of one kind of dataset

@@ -39,7 +39,7 @@ Metric read_metric(const NamedNode& named, const Arch& arch) {
   for (const int64_t k : metric.topk)
     if (k < 1) params.at("topk").fail("{} is too small; expected at least 1", k);
   if (params.has("model_key")) metric.model_key = read_role(params.at("model_key"), arch);
-  if (metric.name != "TopkAcc") params.hand_on();
+  if (metric.name != "TopkAcc" && metric.name != "DistillationTopkAcc") params.hand_on();
   return metric;
 }
 

@@ -8,6 +8,7 @@
 #include "trireme/config/loss_config.h"
 #include "trireme/config/optimizer_config.h"
 #include "trireme/config/test_text.h"
+#include "trireme/config/unread.h"
 
 namespace trireme::config {
 namespace {
@@ -90,12 +91,47 @@ TEST(Sections, WarnOnceOfWhatTheyIgnore) {
   };
   EXPECT_THAT(loader("False"), ElementsAre(HasSubstr("test.yaml:4: loader.use_shared_memory: 'False' is ignored: ")));
   EXPECT_THAT(loader("True"), IsEmpty());
-  const auto distillation = [](const std::string& key) {
-    return warnings_of([](const Node& node) { read_arch(node); },
-                       "name: DistillationModel\nmodels: [T: {name: A}]\ninfer_output_key: " + key + "\n");
+}
+
+/// Of a distillation with these keys beside its models, whose first one has `own` keys.
+std::vector<std::string> distillation_warnings(const std::string& key, const std::string& own = "") {
+  return warnings_of([](const Node& node) { read_arch(node); },
+                     "name: DistillationModel\nmodels: [T: {name: A" + own + "}, S: {name: B}]\n" + key + "\n");
+}
+
+TEST(Sections, WarnOnceOfWhatADistillationIgnores) {
+  EXPECT_THAT(distillation_warnings("infer_output_key: features"),
+              ElementsAre(HasSubstr("test.yaml:3: infer_output_key: 'features' is ignored")));
+  EXPECT_THAT(distillation_warnings("infer_output_key: logits"), IsEmpty());
+  EXPECT_THAT(distillation_warnings("pretrained: True"),
+              ElementsAre(HasSubstr("test.yaml:3: pretrained: 'True' is ignored: each of the models has its own")));
+  EXPECT_THAT(distillation_warnings("pretrained: False", ", pretrained: True"), IsEmpty());
+  EXPECT_THAT(distillation_warnings("use_ssld: True"),
+              ElementsAre(HasSubstr("test.yaml:3: use_ssld: 'True' is ignored: each of the models has its own")));
+  EXPECT_THAT(distillation_warnings("use_ssld: False", ", use_ssld: True"), IsEmpty());
+}
+
+// A file inherits the key from its base. By -o it asks for random weights, which a teacher does not get by it.
+TEST(Sections, WarnOfADistillationsPretrainedOption) {
+  const auto warnings = [](const std::string& teacher) {
+    const CaughtLog log;
+    read_arch(parse_document(
+        "name: DistillationModel\nmodels: [T: {name: A, pretrained: " + teacher + "}]\n" + "pretrained: False\n",
+        "test.yaml", {"pretrained=False"}));
+    return log.lines();
   };
-  EXPECT_THAT(distillation("features"), ElementsAre(HasSubstr("test.yaml:3: infer_output_key: 'features' is ignored")));
-  EXPECT_THAT(distillation("logits"), IsEmpty());
+  EXPECT_THAT(warnings("True"), ElementsAre(HasSubstr("-o pretrained=False: pretrained: 'False' is ignored: each of")));
+  EXPECT_THAT(warnings("False"), IsEmpty());
+}
+
+// The export of a distillation reads one key for all models, so another value for one of them has no effect.
+TEST(Sections, WarnOnceOfAModelsOwnSoftmax) {
+  EXPECT_THAT(distillation_warnings("", ", infer_add_softmax: False"),
+              ElementsAre("warning: test.yaml:2: models.0.T.infer_add_softmax: 'False' is ignored: the export reads "
+                          "infer_add_softmax only"));
+  EXPECT_THAT(distillation_warnings("infer_add_softmax: False", ", infer_add_softmax: True"),
+              ElementsAre(HasSubstr("models.0.T.infer_add_softmax: 'True' is ignored")));
+  EXPECT_THAT(distillation_warnings("infer_add_softmax: False", ", infer_add_softmax: False"), IsEmpty());
 }
 
 TEST(AmpSection, RefusesAnotherLevel) {
@@ -179,6 +215,25 @@ TEST(ArchSection, ReadsTheModelsOfADistillation) {
   EXPECT_FALSE(arch.models[1].arch.pretrained.wanted);
   EXPECT_FALSE(arch.models[1].frozen);
   EXPECT_TRUE(arch.arguments.empty());
+}
+
+TEST(ArchSection, ADistillationHasNoArguments) {
+  const CaughtLog log;
+  const Node root = read_text(kModels + std::string("freeze_param_list: [True, False]\ndropout_prob: 0.2\n"));
+  EXPECT_TRUE(read_arch(root).arguments.empty());
+  warn_unread(root);
+  EXPECT_THAT(log.lines(), ElementsAre("warning: test.yaml:6: freeze_param_list: unknown key, ignored; did you mean "
+                                       "'freeze_params_list'?",
+                                       "warning: test.yaml:7: dropout_prob: unknown key, ignored"));
+}
+
+TEST(ArchSection, TheMainModelIsTheOneThatIsEvaluated) {
+  EXPECT_EQ(read_arch(read_text("name: A\n")).main().name, "A");
+  EXPECT_EQ(read_arch(read_text(kModels)).main().name, "B");
+  EXPECT_EQ(read_arch(read_text(kModels + std::string("infer_model_name: Teacher\n"))).main().name, "A");
+  const CaughtLog quiet;
+  const Arch outer = read_arch(read_text(kModels + std::string("pretrained: True\nuse_ssld: True\n")));
+  EXPECT_FALSE(outer.main().pretrained.wanted || outer.pretrained.wanted || outer.use_ssld);
 }
 
 TEST(OptimizerSection, RefusesValuesThatMakeNoSense) {
@@ -352,6 +407,18 @@ TEST(LossSection, ReadsLossesAndMetrics) {
   EXPECT_THAT(metrics.train.at(0).topk, ElementsAre(1, 5));
   EXPECT_THAT(metrics.eval.at(0).topk, ElementsAre(3));
   EXPECT_EQ(metrics.eval.at(0).model_key, "Student");
+}
+
+TEST(LossSection, MetricsReportUnknownKeys) {
+  const CaughtLog log;
+  const Arch pair = read_arch(read_text(kModels));
+  const Node section =
+      read_text("Train:\n  - TopkAcc: {topc: 1}\nEval:\n  - DistillationTopkAcc: {model_key: Student, topl: 1}\n");
+  read_metrics(section, pair);
+  warn_unread(section);
+  EXPECT_THAT(log.lines(), ElementsAre(HasSubstr("test.yaml:2: Train.0.TopkAcc.topc: unknown key, ignored; did you"),
+                                       HasSubstr("test.yaml:4: Eval.0.DistillationTopkAcc.topl: unknown key, ignored; "
+                                                 "did you mean 'topk'?")));
 }
 
 }  // namespace

@@ -25,9 +25,14 @@ PostProcess read_post_process(const Node& section) {
   return post;
 }
 
+/// PaddleClas' files have such keys for its infer.py; by -o they are meant for the program that is started.
+void warn_if_option(const Node& section, const char* key) {
+  if (section.at(key).is_option()) warn_ignored(section, key, "pictures are answered by `trireme infer --image`");
+}
+
 Infer read_infer(const Node& section) {
   Infer infer;
-  for (const char* key : {"infer_imgs", "batch_size"}) section.at(key);  // options of `trireme infer`
+  for (const char* key : {"infer_imgs", "batch_size"}) warn_if_option(section, key);
   infer.transforms = read_named_list(section.at("transforms"));
   infer.post_process = read_post_process(section.section("PostProcess"));
   return infer;

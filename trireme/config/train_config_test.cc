@@ -127,6 +127,19 @@ TEST(TrainConfig, ReadsInference) {
   EXPECT_EQ(config.infer->post_process.class_id_map_file, "l.txt");
 }
 
+// Files of PaddleClas have these keys for its infer.py. On the command line they ask for what does not happen here.
+TEST(TrainConfig, WarnsOfPicturesOnTheCommandLine) {
+  const std::string text = "Global: {epochs: 1}\nArch: {name: LeNet}\nInfer: {infer_imgs: a.jpg, batch_size: 10}\n";
+  const CaughtLog log;
+  parse(text, "test.yaml");
+  EXPECT_THAT(log.lines(), IsEmpty());
+  parse(text, "test.yaml", {"Infer.infer_imgs=b.jpg", "Infer.batch_size=4"});
+  EXPECT_THAT(log.lines(),
+              ElementsAre("warning: -o Infer.infer_imgs=b.jpg: Infer.infer_imgs: 'b.jpg' is ignored: pictures are "
+                          "answered by `trireme infer --image`",
+                          HasSubstr("-o Infer.batch_size=4: Infer.batch_size: '4' is ignored: ")));
+}
+
 TEST(TrainConfig, ItsTextReadsAsTheSame) {
   const CaughtLog log;
   const TrainConfig config = parse(kConfig, "test.yaml", {"Global.epochs=20", "Global.output_dir='a: b'"});

@@ -36,6 +36,15 @@ TEST(Text, Split) {
   EXPECT_EQ(split("", ','), Parts{});
 }
 
+TEST(Text, RanksAsRangesAndSingles) {
+  EXPECT_EQ(rank_list({7, 2, 3, 4, 0, 5, 6}), "0, 2-7");
+  EXPECT_EQ(rank_list({1, 2}), "1, 2");
+  EXPECT_EQ(rank_list({3}), "3");
+  EXPECT_EQ(rank_list({}), "");
+  EXPECT_EQ(ranks_words({3}), "rank 3");
+  EXPECT_EQ(ranks_words({3, 1}), "ranks 1, 3");
+}
+
 TEST(Text, JoinIsTheOppositeOfSplit) {
   EXPECT_EQ(join({"a", "", "c"}, ","), "a,,c");
   EXPECT_EQ(join({}, ","), "");

@@ -17,6 +17,7 @@ const std::vector<Variable>& variables() {
        "~/.config/trireme/token."},
       {"TRIREME_LOG_MAX_MB", Use::launcher,
        "Size at which a worker's log file is rotated, in MiB (default 256; 0: never)."},
+      {"TRIREME_PROGRESS", Use::launcher, "As --progress."},
       {"TRIREME_SSH", Use::launcher, "Command for --ssh instead of \"ssh -o BatchMode=yes -o ConnectTimeout=10\"."},
       {"XDG_CONFIG_HOME", Use::launcher, "Where to look for trireme/token instead of ~/.config."},
       {"HOME", Use::launcher, "Where to look for .config/trireme/token."},
@@ -41,6 +42,24 @@ const std::vector<Variable>& variables() {
       {"PADDLE_ELASTIC_LEVEL", Use::launcher, "As --elastic_level."},
       {"PADDLE_ELASTIC_TIMEOUT", Use::launcher, "As --elastic_timeout."},
       {"PADDLE_RUN_MODE", Use::launcher, "As --run_mode."},
+      {"PET_NNODES", Use::launcher, "As --nnodes; torchrun's variables, which a PyTorchJob (Kubeflow) sets."},
+      {"PET_NPROC_PER_NODE", Use::launcher, "As --nproc_per_node."},
+      {"PET_NODE_RANK", Use::launcher, "As --rank."},
+      {"PET_MASTER_ADDR", Use::launcher, "As --master_addr."},
+      {"PET_MASTER_PORT", Use::launcher, "As --master_port."},
+      {"PET_RDZV_ENDPOINT", Use::launcher, "As --rdzv_endpoint."},
+      {"PET_RDZV_BACKEND", Use::launcher, "As --rdzv_backend."},
+      {"PET_MAX_RESTARTS", Use::launcher, "As --max_restart."},
+      {"SLURM_STEP_NODELIST", Use::launcher,
+       "Set by srun: the first node is where the launchers of a step with several machines meet."},
+      {"SLURM_JOB_NODELIST", Use::launcher, "As SLURM_STEP_NODELIST, where that is not set."},
+      {"SLURM_JOB_ID", Use::launcher, "Set by Slurm: keeps the meeting ports of jobs apart."},
+      {"OMPI_MCA_orte_hnp_uri", Use::launcher,
+       "Set by Open MPI's mpirun: where it runs, and so where launchers that it started meet."},
+      {"PMIX_NAMESPACE", Use::launcher, "Set by Open MPI's mpirun: keeps the meeting ports of jobs apart."},
+      {"JOB_COMPLETION_INDEX", Use::launcher,
+       "Set by Kubernetes in a pod of an indexed Job: as --rank, with --nnodes."},
+      {"HOSTNAME", Use::launcher, "In a pod of an indexed Job: pod 0, where the launchers meet, is called like it."},
       // --- read by programs
       {"PADDLE_PG_TIMEOUT", Use::program, "How long a collective may wait, in milliseconds (default 1800000)."},
       {"FLAGS_nccl_nrings", Use::program, "Number of NCCL rings, 1 to 8 (default 1)."},
@@ -53,25 +72,45 @@ const std::vector<Variable>& variables() {
        "hierarchical."},
       {"TRIREME_LOG_LEVEL", Use::program,
        "The messages that Trireme writes: debug, info (default), warning, error or off. For the launcher as "
-       "--log_level; "
-       "set_log_level() in a program wins."},
+       "--log_level; set_log_level() in a program wins."},
       {"TRIREME_CHECK", Use::program,
-       "1: every backend compares the ranks' calls before each collective, so that a disagreement is an error that "
-       "names both sides instead of a hang (shared memory always does)."},
+       "Which ranks compare their calls before each collective, so that a disagreement is an error that names both "
+       "sides instead of a hang or a wrong result. Unset: in groups on several hosts (not with MPI). 1: with every "
+       "backend. 0: only ranks that share memory, which always do. It must be the same on every node."},
+      {"GLOG_v", Use::program,
+       "3 or more: every collective is logged before it runs: rank, operation, number, shape, group."},
+      {"FLAGS_benchmark", Use::program,
+       "1: asynchronous collectives are waited for where they are called, so that with GLOG_v=3 the last line is the "
+       "one that hangs."},
       {"TRIREME_SHARED_TENSORS", Use::program,
        "0: large CPU tensors come from malloc, as libtorch allocates them, instead of from memory that is kept for the "
        "next one and that the other ranks of the host can read in place; all_reduce then copies them through buffers."},
+      {"TRIREME_CHANNELS_LAST", Use::program,
+       "0: networks that take images train in libtorch's usual memory order instead of channels last, in which "
+       "convolutions are faster and which the fused passes need."},
+      {"FLAGS_cudnn_exhaustive_search", Use::program,
+       "0: `trireme train` on a GPU takes the convolutions that cuDNN expects to be fastest, instead of trying all of "
+       "them on the first batch of each shape."},
       {"TRIREME_FUSED", Use::program,
-       "0: networks train layer by layer, as libtorch's own layers do, instead of by fused passes over the batch (CPU, "
-       "float, channels last)."},
+       "0: networks train layer by layer, as libtorch's own layers do, instead of by fused passes over the batch (on "
+       "the "
+       "CPU float, on a GPU float, half and bfloat16; channels last)."},
+      {"TRIREME_GRAPH", Use::program, "0: no step of training runs as a CUDA graph."},
       {"TRIREME_SIMD", Use::program,
-       "avx2 or sse: the fused passes use no wider vectors than these. Default: the widest that there are."},
+       "avx2, sse or portable: the fused passes use no wider vectors than these (portable: what every processor of the "
+       "architecture has). Default: the widest that there are."},
+      {"TRIREME_WITHOUT", Use::program,
+       "Ways of being fast to go without, separated by commas, to find out which of them a figure or a fault comes "
+       "from: "
+       "blocks (inverted residual blocks train by their fused normalisations, not as one), fused_optimizers (a step "
+       "updates one parameter after the other, by libtorch's own optimizers), streaming_stores (large results go "
+       "through the caches), scaled_jpeg (training decodes the pixels of a crop at full size before it shrinks them). "
+       "Networks: TRIREME_FUSED switches off blocks and normalisations."},
       {"TRIREME_STRICT", Use::program,
        "1: init_parallel_env() outside of a launcher is an error instead of a world of one."},
       {"TRIREME_PLUGIN_DIR", Use::program,
        "Folder of the plugins libtrireme_mpi.so, libtrireme_openvino.so and libtrireme_torch.so, before ../lib beside "
-       "the "
-       "program and the folder of the installation."},
+       "the program and the folder of the installation."},
       {"OMPI_COMM_WORLD_RANK", Use::program, "Set by Open MPI's mpirun: as RANK. The other names of a launcher win."},
       {"OMPI_COMM_WORLD_SIZE", Use::program, "Set by Open MPI's mpirun: as WORLD_SIZE."},
       {"OMPI_COMM_WORLD_LOCAL_RANK", Use::program, "Set by Open MPI's mpirun: as LOCAL_RANK."},
@@ -101,7 +140,8 @@ const std::vector<Variable>& variables() {
       {"ROLE_NAME", Use::worker, "Always \"default\"."},
       {"MASTER_ADDR", Use::worker, "Address of node 0."},
       {"MASTER_PORT", Use::worker, "A port of node 0 that is kept free for the program's own store."},
-      {"TORCHELASTIC_RESTART_COUNT", Use::worker, "How often the job was restarted."},
+      {"TORCHELASTIC_RESTART_COUNT", Use::worker,
+       "How often the job was started again: after a failure, or with other nodes."},
       {"TORCHELASTIC_MAX_RESTARTS", Use::worker, "The value of --max_restart."},
       {"TORCHELASTIC_RUN_ID", Use::worker, "The job id."},
       {"TORCHELASTIC_USE_AGENT_STORE", Use::worker,
@@ -130,9 +170,12 @@ const std::vector<Variable>& variables() {
       {"ONEDNN_MAX_CPU_ISA", Use::worker, "Set on a CPU that announces AMX but cannot run it, unless set already."},
       {"TRIREME_JOB_ID", Use::worker, "The job id. Its presence tells a program that `trireme launch` started it."},
       {"TRIREME_STORE", Use::worker, "host:port of the job's key-value store."},
+      {"TRIREME_LINK_TIMEOUT", Use::worker, "--link_timeout, in milliseconds."},
       {"TRIREME_TOKEN_FD", Use::worker, "Descriptor from which the worker reads the job's token."},
       {"TRIREME_LISTEN_FD", Use::worker,
        "Descriptor of a socket bound to PADDLE_CURRENT_ENDPOINT, ready for listen(2)."},
+      {"TRIREME_WATCH_FD", Use::worker,
+       "Descriptor of the memory in which the worker records its collectives, for the launcher (see --hang_timeout)."},
       {"TRIREME_SPAWN", Use::worker,
        "Set in children of spawn(): which call made them, and their private descriptors."},
   };

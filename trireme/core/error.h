@@ -26,6 +26,7 @@ inline constexpr int kUsage = 2;
 inline constexpr int kSystem = 71;
 inline constexpr int kUnkillable = 74;  // a worker survived SIGKILL and was left behind
 inline constexpr int kPeer = 75;
+inline constexpr int kHang = 76;            // a job was ended because its ranks wait for each other for ever
 inline constexpr int kNotExecutable = 126;  // as a shell says it
 inline constexpr int kNotFound = 127;
 }  // namespace exit_code

@@ -10,10 +10,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
+#include <future>
 #include <memory>
 
+#include "trireme/core/clock.h"
 #include "trireme/core/error.h"
+#include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 
 namespace trireme {
@@ -96,6 +100,36 @@ const char* connect_advice(int error) {
   }
 }
 
+struct Lookup {
+  int error = 0;  // of getaddrinfo(3)
+  std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> found{nullptr, &::freeaddrinfo};
+};
+
+Lookup look_up(const std::string& host, uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  Lookup lookup;
+  lookup.error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  lookup.found.reset(found);
+  return lookup;
+}
+
+// getaddrinfo() has no deadline and cannot be called off: a thread asks, and is left alone when it takes too long.
+Lookup look_up_by(const std::string& host, uint16_t port, int flags, Deadline deadline) {
+  const auto since = Clock::now();
+  std::promise<Lookup> promise;
+  std::future<Lookup> answer = promise.get_future();
+  start_quiet_thread("a name lookup", [host, port, flags, promise = std::move(promise)]() mutable {
+    promise.set_value(look_up(host, port, flags));
+  }).detach();
+  if (answer.wait_until(deadline.time()) != std::future_status::ready)
+    throw PeerError("cannot resolve host \"{}\": no answer after {:.1f} s; check /etc/resolv.conf and the name server",
+                    host, std::chrono::duration<double>(Clock::now() - since).count());
+  return answer.get();
+}
+
 }  // namespace
 
 std::string to_string(const Endpoint& endpoint) {
@@ -146,17 +180,14 @@ uint16_t port_of(const SocketAddress& address) {
   return 0;
 }
 
-std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (error != 0)
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Deadline deadline) {
+  Lookup lookup = look_up(host, port, AI_NUMERICHOST);
+  if (lookup.error == EAI_NONAME) lookup = look_up_by(host, port, 0, earlier(deadline, Deadline::in(kResolveTime)));
+  if (lookup.error != 0)
     throw UsageError("cannot resolve host \"{}\": {}; check the spelling, /etc/hosts and DNS", host,
-                     ::gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+                     ::gai_strerror(lookup.error));
   std::vector<SocketAddress> addresses;
-  for (const addrinfo* entry = found; entry; entry = entry->ai_next) {
+  for (const addrinfo* entry = lookup.found.get(); entry; entry = entry->ai_next) {
     SocketAddress& address = addresses.emplace_back();
     std::memcpy(&address.storage, entry->ai_addr, entry->ai_addrlen);
     address.length = entry->ai_addrlen;
@@ -165,8 +196,8 @@ std::vector<SocketAddress> resolve(const std::string& host, uint16_t port) {
   return addresses;
 }
 
-std::string resolve_ip(const std::string& host) {
-  return ip_text(resolve(host, 0).front());
+std::string resolve_ip(const std::string& host, Deadline deadline) {
+  return ip_text(resolve(host, 0, deadline).front());
 }
 
 UniqueFd listen_tcp(const std::string& host, uint16_t port, int backlog) {
@@ -181,7 +212,7 @@ UniqueFd reserve_port(const std::string& host, uint16_t port) {
 
 UniqueFd connect_tcp(const Endpoint& endpoint, Deadline deadline) {
   int error = 0;
-  for (const SocketAddress& address : resolve(endpoint.host, endpoint.port)) {
+  for (const SocketAddress& address : resolve(endpoint.host, endpoint.port, deadline)) {
     UniqueFd socket = make_socket(address.family());
     error = try_connect(socket.get(), address, deadline);
     if (error == 0) return socket;
@@ -197,13 +228,15 @@ SocketAddress peer_address(int socket) {
   return ask_for_address(::getpeername, socket, "a peer's");
 }
 
-void tune_control_socket(int socket) {
+// The kernel looks at TCP_USER_TIMEOUT whenever a probe is due, and then ignores TCP_KEEPCNT.
+void tune_control_socket(int socket, std::chrono::milliseconds silence) {
+  constexpr int64_t kMaxKeepalive = 32767;  // seconds, of the kernel
+  const int64_t seconds = silence.count() / 1000;
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 11000);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(std::clamp<int64_t>(seconds / 2, 1, kMaxKeepalive)));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>(std::clamp<int64_t>(seconds / 8, 1, kMaxKeepalive)));
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min<int64_t>(silence.count(), INT_MAX)));
 }
 
 std::vector<Interface> local_interfaces() {
@@ -245,6 +278,13 @@ std::string host_name() {
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) != 0) return "localhost";
   return name;
+}
+
+std::string full_host_name() try {
+  const Lookup lookup = look_up_by(host_name(), 0, AI_CANONNAME, Deadline::in(kResolveTime));
+  return lookup.error == 0 && lookup.found->ai_canonname ? lookup.found->ai_canonname : host_name();
+} catch (const PeerError&) {
+  return host_name();
 }
 
 }  // namespace trireme

@@ -6,6 +6,7 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -36,10 +37,14 @@ struct SocketAddress {
 /// Numeric text of the address, without the port; an IPv4 address mapped into IPv6 is shown as IPv4.
 std::string ip_text(const SocketAddress& address);
 uint16_t port_of(const SocketAddress& address);
-/// All addresses of a host name (IPv4 first). Throws UsageError that names the host.
-std::vector<SocketAddress> resolve(const std::string& host, uint16_t port);
+/// A name server that answers later is taken for a dead one.
+inline constexpr std::chrono::seconds kResolveTime{20};
+
+/// All addresses of a host name (IPv4 first). Throws UsageError that names the host; PeerError when no name server
+/// answers by the deadline, or within kResolveTime.
+std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Deadline deadline = Deadline::never());
 /// Numeric text of `host`'s first address.
-std::string resolve_ip(const std::string& host);
+std::string resolve_ip(const std::string& host, Deadline deadline = Deadline::never());
 
 /// A listening, close-on-exec socket. Throws SystemError that names the address and, for a taken port, says so.
 UniqueFd listen_tcp(const std::string& host, uint16_t port, int backlog = 512);
@@ -51,8 +56,11 @@ UniqueFd connect_tcp(const Endpoint& endpoint, Deadline deadline);
 
 SocketAddress local_address(int socket);
 SocketAddress peer_address(int socket);
-/// No delay, and keep-alive probes that notice a silent peer after about 11 s.
-void tune_control_socket(int socket);
+/// How long a connection between launchers, or from a rank to the job's store, may be silent before it counts as lost.
+inline constexpr std::chrono::milliseconds kLinkTimeout{8000};
+
+/// No delay, and keep-alive probes: a peer that is silent for longer than `silence` is lost.
+void tune_control_socket(int socket, std::chrono::milliseconds silence = kLinkTimeout);
 
 struct Interface {
   std::string name;
@@ -67,5 +75,7 @@ std::optional<Interface> interface_with(const std::string& ip,
 /// The local address from which packets to `host` would leave.
 std::string source_ip_towards(const std::string& host);
 std::string host_name();
+/// The same with its domain, where the name server knows it and answers within a few seconds.
+std::string full_host_name();
 
 }  // namespace trireme

@@ -88,6 +88,10 @@ TEST(Tcp, ListensOnAFreePortAndConnects) {
   socklen_t length = sizeof no_delay;
   ::getsockopt(client.get(), IPPROTO_TCP, TCP_NODELAY, &no_delay, &length);
   EXPECT_EQ(no_delay, 1);
+  tune_control_socket(client.get(), 20s);
+  int silence = 0;
+  ::getsockopt(client.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, &length);
+  EXPECT_EQ(silence, 20'000);
 }
 
 TEST(Tcp, Ipv6) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trireme/core/error.h"
+#include "trireme/core/manual.h"
 #include "trireme/core/text.h"
 
 namespace trireme {
@@ -15,15 +16,6 @@ constexpr size_t kColumns = 100;
 const OptionSpec& help_option() {
   static const OptionSpec option{{"--help", "-h"}, "", "print this text", Takes::nothing};
   return option;
-}
-
-/// Those that a user may give, then --help.
-std::vector<const OptionSpec*> shown_options(const CommandSyntax& syntax) {
-  std::vector<const OptionSpec*> shown;
-  for (const Option& option : syntax.options)
-    if (option.support == Support::full) shown.push_back(&option);
-  shown.push_back(&help_option());
-  return shown;
 }
 
 std::string flags_of(const OptionSpec& option) {
@@ -50,6 +42,14 @@ std::string paragraph(const std::string& text) {
 }
 
 }  // namespace
+
+std::vector<const OptionSpec*> shown_options(const CommandSyntax& syntax) {
+  std::vector<const OptionSpec*> shown;
+  for (const Option& option : syntax.options)
+    if (option.support == Support::full) shown.push_back(&option);
+  shown.push_back(&help_option());
+  return shown;
+}
 
 std::string wrapped(std::string start, size_t column, std::string_view text) {
   std::string out;
@@ -101,6 +101,7 @@ std::string help_text(const CommandSyntax& syntax) {
 
 std::string help_for(const CommandSyntax& syntax, std::string_view topic) {
   if (topic == kMarkdown) return markdown_table(syntax);
+  if (topic == kManual) return manual_of(syntax);
   if (topic.empty()) return help_text(syntax);
   throw UsageError("{0} --help {1}: there is no such topic (see: {0} --help)", syntax.command, printable(topic));
 }

@@ -21,10 +21,15 @@ std::string help_text(const CommandSyntax& syntax);
 /// The options as a Markdown table, as docs/ show it.
 std::string markdown_table(const CommandSyntax& syntax);
 
-/// What --help prints: help_text() for "", markdown_table() for kMarkdown; UsageError for another topic.
+/// What --help prints: help_text() for "", markdown_table() for kMarkdown, manual_of() (manual.h) for kManual; UsageError
+/// for another topic.
 std::string help_for(const CommandSyntax& syntax, std::string_view topic);
 
 // --- the parts, for commands that arrange their help by themselves
+
+/// Those that a user may give, then --help. They point into `syntax`.
+std::vector<const OptionSpec*> shown_options(const CommandSyntax& syntax);
+std::vector<const OptionSpec*> shown_options(CommandSyntax&&) = delete;
 
 /// Words in lines of at most 100 columns: the first line behind `start`, the others behind `column` spaces.
 std::string wrapped(std::string start, size_t column, std::string_view text);

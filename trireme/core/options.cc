@@ -167,7 +167,8 @@ class Parser {
   }
 
   std::string help_topic() const {
-    const bool topic = at_ < words_.size() && (!is_option(words_[at_]) || words_[at_] == kMarkdown);
+    const bool topic =
+        at_ < words_.size() && (!is_option(words_[at_]) || words_[at_] == kMarkdown || words_[at_] == kManual);
     return topic && words_[at_] != "--" ? words_[at_] : "";
   }
 

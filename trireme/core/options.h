@@ -99,5 +99,7 @@ CommandLine parse_command_line(const CommandSyntax& syntax, const std::vector<st
 
 /// The topic of --help that asks for the option table in Markdown, for docs/.
 inline constexpr std::string_view kMarkdown = "--markdown";
+/// The one that asks for a page for `man`.
+inline constexpr std::string_view kManual = "--man";
 
 }  // namespace trireme

@@ -31,6 +31,25 @@ std::string join_some(std::vector<std::string> parts, size_t most, std::string_v
   return join(parts, separator) + (more == 0 ? "" : fmt::format(" and {} more", more));
 }
 
+std::string ranks_words(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks));
+}
+
+std::string rank_list(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::string> parts;
+  for (size_t first = 0; first < ranks.size();) {
+    size_t last = first;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (last == first)
+      parts.push_back(std::to_string(ranks[first]));
+    else
+      parts.push_back(fmt::format("{}{}{}", ranks[first], last == first + 1 ? ", " : "-", ranks[last]));
+    first = last + 1;
+  }
+  return join(parts, ", ");
+}
+
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpace);

@@ -15,6 +15,10 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 /// The first `most` parts, and how many there are besides: "a, b and 3 more".
 std::string join_some(std::vector<std::string> parts, size_t most, std::string_view separator = ", ");
 std::string_view trim(std::string_view text);
+/// "rank 1", "ranks 0, 2-7".
+std::string ranks_words(const std::vector<int>& ranks);
+/// "0, 2-7" of {0, 2, 3, 4, 5, 6, 7}.
+std::string rank_list(std::vector<int> ranks);
 /// Without the byte order mark with which some editors begin a file.
 std::string_view without_byte_order_mark(std::string_view text);
 std::string to_lower(std::string_view text);

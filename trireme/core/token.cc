@@ -4,6 +4,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/kdf.h>
 #include <openssl/rand.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,10 +18,6 @@
 
 namespace trireme {
 namespace {
-
-constexpr size_t kNonceSize = 12;
-constexpr size_t kTagSize = 16;
-constexpr size_t kKeySize = 32;
 
 const unsigned char* data(std::string_view bytes) {
   return reinterpret_cast<const unsigned char*>(bytes.data());
@@ -114,6 +111,20 @@ std::string hmac_sha256(std::string_view key, std::string_view message) {
   return digest;
 }
 
+std::string hkdf_sha256(std::string_view key, std::string_view salt, std::string_view info, size_t count) {
+  const PkeyContext context(EVP_PKEY_CTX_new_id(EVP_PKEY_HKDF, nullptr), &EVP_PKEY_CTX_free);
+  std::string derived(count, '\0');
+  size_t length = count;
+  require(context && EVP_PKEY_derive_init(context.get()) == 1 &&
+              EVP_PKEY_CTX_set_hkdf_md(context.get(), EVP_sha256()) == 1 &&
+              EVP_PKEY_CTX_set1_hkdf_salt(context.get(), data(salt), static_cast<int>(salt.size())) == 1 &&
+              EVP_PKEY_CTX_set1_hkdf_key(context.get(), data(key), static_cast<int>(key.size())) == 1 &&
+              EVP_PKEY_CTX_add1_hkdf_info(context.get(), data(info), static_cast<int>(info.size())) == 1 &&
+              EVP_PKEY_derive(context.get(), data(derived), &length) == 1,
+          "HKDF");
+  return derived;
+}
+
 bool constant_time_equal(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
@@ -153,36 +164,59 @@ std::string KeyAgreement::shared_secret(std::string_view peer_public_key) const 
   return hmac_sha256(secret, fmt::format("trireme job key{}{}", low, high));
 }
 
-std::string seal(std::string_view key, std::string_view plain) {
-  std::string box = random_bytes(kNonceSize) + std::string(plain.size() + kTagSize, '\0');
-  const CipherContext context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  unsigned char* cipher = data(box) + kNonceSize;
+struct Cipher::Impl {
+  CipherContext context{EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free};
+};
+
+// The key is expanded here, once; each message sets its nonce only.
+Cipher::Cipher(std::string_view key) : impl_(std::make_unique<Impl>()) {
+  require(impl_->context && key.size() == kKeySize &&
+              EVP_CipherInit_ex(impl_->context.get(), EVP_aes_256_gcm(), nullptr, data(key), nullptr, 1) == 1,
+          "AES-256-GCM key");
+}
+
+Cipher::Cipher(Cipher&&) noexcept = default;
+Cipher::~Cipher() = default;
+
+std::string Cipher::seal(std::string_view nonce, std::string_view plain) {
+  std::string box(plain.size() + kTagSize, '\0');
+  EVP_CIPHER_CTX* context = impl_->context.get();
   int size = 0;
-  require(key.size() == kKeySize &&
-              EVP_EncryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box)) == 1 &&
-              EVP_EncryptUpdate(context.get(), cipher, &size, data(plain), static_cast<int>(plain.size())) == 1 &&
-              EVP_EncryptFinal_ex(context.get(), cipher + size, &size) == 1 &&
-              EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagSize, cipher + plain.size()) == 1,
+  require(nonce.size() == kNonceSize && EVP_EncryptInit_ex(context, nullptr, nullptr, nullptr, data(nonce)) == 1 &&
+              EVP_EncryptUpdate(context, data(box), &size, data(plain), static_cast<int>(plain.size())) == 1 &&
+              EVP_EncryptFinal_ex(context, data(box) + size, &size) == 1 &&
+              EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_GET_TAG, kTagSize, data(box) + plain.size()) == 1,
           "AES-256-GCM");
   return box;
 }
 
-std::string open_sealed(std::string_view key, std::string_view box) {
-  if (box.size() < kNonceSize + kTagSize) throw PeerError("a sealed message has {} bytes, too few", box.size());
-  const std::string_view cipher = box.substr(kNonceSize, box.size() - kNonceSize - kTagSize);
-  std::string tag(box.substr(box.size() - kTagSize));
-  std::string plain(cipher.size(), '\0');
-  const CipherContext context(EVP_CIPHER_CTX_new(), &EVP_CIPHER_CTX_free);
-  int written = 0;
-  require(
-      key.size() == kKeySize &&
-          EVP_DecryptInit_ex(context.get(), EVP_aes_256_gcm(), nullptr, data(key), data(box)) == 1 &&
-          EVP_DecryptUpdate(context.get(), data(plain), &written, data(cipher), static_cast<int>(cipher.size())) == 1 &&
-          EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagSize, data(tag)) == 1,
-      "AES-256-GCM");
-  if (EVP_DecryptFinal_ex(context.get(), data(plain) + written, &written) != 1)
-    throw PeerError("a sealed message was changed on the way, or sealed with another key");
+std::optional<std::string> Cipher::open(std::string_view nonce, std::string_view box) {
+  if (box.size() < kTagSize) return std::nullopt;
+  const std::string_view encrypted = box.substr(0, box.size() - kTagSize);
+  std::string tag(box.substr(encrypted.size()));
+  const int length = static_cast<int>(encrypted.size());
+  std::string plain(encrypted.size(), '\0');
+  EVP_CIPHER_CTX* context = impl_->context.get();
+  int size = 0;
+  require(nonce.size() == kNonceSize && EVP_DecryptInit_ex(context, nullptr, nullptr, nullptr, data(nonce)) == 1 &&
+              EVP_DecryptUpdate(context, data(plain), &size, data(encrypted), length) == 1 &&
+              EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagSize, data(tag)) == 1,
+          "AES-256-GCM");
+  if (EVP_DecryptFinal_ex(context, data(plain) + size, &size) != 1) return std::nullopt;
   return plain;
+}
+
+std::string seal(std::string_view key, std::string_view plain) {
+  const std::string nonce = random_bytes(Cipher::kNonceSize);
+  return nonce + Cipher(key).seal(nonce, plain);
+}
+
+std::string open_sealed(std::string_view key, std::string_view box) {
+  if (box.size() < Cipher::kNonceSize + Cipher::kTagSize)
+    throw PeerError("a sealed message has {} bytes, too few", box.size());
+  auto plain = Cipher(key).open(box.substr(0, Cipher::kNonceSize), box.substr(Cipher::kNonceSize));
+  if (!plain) throw PeerError("a sealed message was changed on the way, or sealed with another key");
+  return *std::move(plain);
 }
 
 }  // namespace trireme

@@ -40,6 +40,8 @@ std::optional<Token> configured_token();
 std::string random_bytes(size_t count);
 std::string sha256(std::string_view bytes);
 std::string hmac_sha256(std::string_view key, std::string_view message);
+/// `count` bytes that are made out of `key` for one purpose, which `info` names (RFC 5869).
+std::string hkdf_sha256(std::string_view key, std::string_view salt, std::string_view info, size_t count);
 bool constant_time_equal(std::string_view a, std::string_view b);
 
 /// One X25519 key agreement: send public_key(), receive the peer's, derive the same secret on both sides.
@@ -56,7 +58,28 @@ class KeyAgreement {
   std::unique_ptr<Impl> impl_;
 };
 
-/// AES-256-GCM with a random nonce in front; open() throws PeerError when the box was tampered with.
+/// AES-256-GCM under one key.
+/// Requires: no nonce seals twice. Thread rule: one thread at a time.
+class Cipher {
+ public:
+  static constexpr size_t kKeySize = 32;
+  static constexpr size_t kNonceSize = 12;
+  static constexpr size_t kTagSize = 16;
+
+  explicit Cipher(std::string_view key);
+  Cipher(Cipher&&) noexcept;
+  ~Cipher();
+  /// The encrypted bytes, and kTagSize more.
+  std::string seal(std::string_view nonce, std::string_view plain);
+  /// Nothing when the box was changed, or sealed with another key or nonce.
+  std::optional<std::string> open(std::string_view nonce, std::string_view box);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A Cipher's box with its random nonce in front; open_sealed() throws PeerError when the box was tampered with.
 std::string seal(std::string_view key, std::string_view plain);
 std::string open_sealed(std::string_view key, std::string_view box);
 

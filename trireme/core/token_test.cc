@@ -71,6 +71,13 @@ TEST(Hashes, KnownAnswers) {
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
 }
 
+// RFC 5869, test case 1.
+TEST(Hashes, DerivedKeysAreThoseOfTheStandard) {
+  const std::string key(22, '\x0b');
+  EXPECT_EQ(to_hex(hkdf_sha256(key, from_hex("000102030405060708090a0b0c"), from_hex("f0f1f2f3f4f5f6f7f8f9"), 42)),
+            "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865");
+}
+
 TEST(Hashes, ConstantTimeEqual) {
   EXPECT_TRUE(constant_time_equal("abc", "abc"));
   EXPECT_FALSE(constant_time_equal("abc", "abd"));
@@ -121,6 +128,25 @@ TEST(Seals, WrongKeyAndShortBoxesAreRefused) {
   EXPECT_THROW(open_sealed(random_bytes(32), box), PeerError);
   EXPECT_THROW(open_sealed(random_bytes(32), ""), PeerError);
   EXPECT_THROW(open_sealed(random_bytes(32), box.substr(0, 27)), PeerError);
+}
+
+// The first and the last of the test vectors for AES-256 in the GCM specification that have no additional data.
+TEST(Ciphers, KnownAnswers) {
+  Cipher zero(std::string(32, '\0'));
+  EXPECT_EQ(to_hex(zero.seal(std::string(12, '\0'), "")), "530f8afbc74536b9a963b4f1c4cb738b");
+  EXPECT_EQ(to_hex(zero.seal(std::string(12, '\0'), std::string(16, '\0'))),
+            "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919");
+}
+
+TEST(Ciphers, OpenOnlyWhatTheyHaveSealedUnderThatNonce) {
+  Cipher cipher(random_bytes(32));
+  const std::string nonce = random_bytes(12);
+  const std::string box = cipher.seal(nonce, "plain");
+  EXPECT_EQ(cipher.open(nonce, box), "plain");
+  EXPECT_EQ(cipher.open(random_bytes(12), box), std::nullopt);
+  EXPECT_EQ(cipher.open(nonce, box.substr(1)), std::nullopt);
+  EXPECT_EQ(cipher.open(nonce, "short"), std::nullopt);
+  EXPECT_EQ(cipher.open(nonce, box), "plain") << "a box that did not open leaves the cipher as it was";
 }
 
 }  // namespace

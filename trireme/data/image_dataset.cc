@@ -1,6 +1,5 @@
 #include "trireme/data/image_dataset.h"
 
-#include <errno.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/core/thread_annotations.h"
+#include "trireme/data/image/packed.h"
 
 namespace trireme::data {
 namespace {
@@ -25,14 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr int kReplacements = 20;
 constexpr size_t kShown = 20;  // bad pictures listed in a message
-constexpr size_t kMaxFileBytes = size_t{1} << 30;
-
-std::string read_picture(const fs::path& path) {
-  auto bytes = read_head(path, kMaxFileBytes + 1);
-  if (!bytes) throw image::ImageError("{}", errno_text(errno));
-  if (bytes->size() > kMaxFileBytes) throw image::ImageError("larger than the limit of {} bytes", kMaxFileBytes);
-  return std::move(*bytes);
-}
 
 /// Different pictures that could not be used. Thread-safe.
 class BadPictures {
@@ -83,7 +75,7 @@ class BadPictures {
 void check_options(const ImageDatasetOptions& options, const ImageList& list) {
   if (list.size() == 0) throw UsageError("ImageDataset: the list is empty");
   std::error_code ignored;
-  if (!options.root.empty() && !fs::is_directory(options.root, ignored))
+  if (options.packed.empty() && !options.root.empty() && !fs::is_directory(options.root, ignored))
     throw UsageError("ImageDataset: {} is not a folder; the list's pictures, such as {}, are looked for there",
                      options.root.string(), list.path(0));
   if (!(options.bad_share >= 0 && options.bad_share <= 1) || options.bad_at_least < 0)
@@ -134,7 +126,11 @@ class ImageDataset::Reader {
         transforms_(std::make_shared<const image::Transforms>(std::move(transforms))),
         bad_(list_.size(), options) {
     check_options(options, list_);
-    refuse_unread_formats(list_, root_);
+    if (options.packed.empty()) {
+      refuse_unread_formats(list_, root_);
+    } else {
+      packed_ = std::make_unique<const PackedImages>(options.packed, list_);
+    }
   }
 
   const ImageList& list() const { return list_; }
@@ -171,10 +167,15 @@ class ImageDataset::Reader {
   bool try_read(int64_t index, uint64_t draw, const image::Transforms& transforms, float* out, bool replaced) {
     TORCH_CHECK_INDEX(index >= 0 && index < list_.size(), "sample ", index, " of a dataset of ", list_.size());
     const fs::path path = root_ / list_.path(index);
-    std::string bytes;
+    std::string own;
+    std::string_view bytes;
+    image::Random random(draw);
     try {
-      bytes = read_picture(path);
-      image::Random random(draw);
+      if (packed_ && packed_->holds_pixels()) {
+        run_pixels(index, random, transforms, out);
+        return true;
+      }
+      bytes = packed_ ? packed_->bytes(index) : std::string_view(own = read_picture(path));
       transforms.run(bytes, random, out);
       return true;
     } catch (const image::ImageError& error) {
@@ -184,8 +185,15 @@ class ImageDataset::Reader {
     }
   }
 
+  void run_pixels(int64_t index, image::Random& random, const image::Transforms& transforms, float* out) const {
+    thread_local image::Image picture;
+    packed_->read(index, picture);
+    transforms.run(picture, random, out);
+  }
+
   ImageList list_;
   fs::path root_;
+  std::unique_ptr<const PackedImages> packed_;  // null: each picture from its own file
   Transforms transforms_;
   BadPictures bad_;
   Mutex mutex_;

@@ -23,9 +23,10 @@
 namespace trireme::data {
 
 struct ImageDatasetOptions {
-  std::filesystem::path root = {};  ///< what the list's paths are relative to
-  double bad_share = 0.01;          ///< of the dataset: more bad pictures than this are an error
-  int64_t bad_at_least = 10;        ///< so many are always allowed, in small datasets too
+  std::filesystem::path root = {};    ///< what the list's paths are relative to
+  std::filesystem::path packed = {};  ///< of pack_images(): read instead of the pictures' own files
+  double bad_share = 0.01;            ///< of the dataset: more bad pictures than this are an error
+  int64_t bad_at_least = 10;          ///< so many are always allowed, in small datasets too
 };
 
 /// A small value: copies share list and counts. Samples are float, channels x height x width, and an int64 label
@@ -34,8 +35,8 @@ class ImageDataset : public RandomDataset {
  public:
   using RandomDataset::batch;
   using RandomDataset::get;
-  /// Throws UsageError when the list is empty or has pictures of a format that is not read, root is not a folder, or an
-  /// option is out of range.
+  /// Throws UsageError when the list is empty or has pictures of a format that is not read, root is not a folder, an
+  /// option is out of range, or `packed` was not made of this list or is damaged.
   ImageDataset(ImageList list, image::Transforms transforms, const ImageDatasetOptions& options = {});
 
   int64_t size() const override;

@@ -11,6 +11,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/test_support.h"
 #include "trireme/data/batch_ops.h"
+#include "trireme/data/image/packed.h"
 #include "trireme/data/image/test_images.h"
 #include "trireme/data/loader.h"
 #include "trireme/data/wrappers.h"
@@ -208,6 +209,7 @@ TEST_F(Pictures, OfFormatsThatAreNotReadAreRefusedByName) {
   EXPECT_THAT(refused("a.gif", "GIF89a.."), HasSubstr("a.gif is a GIF"));
   EXPECT_THAT(refused("a.tif", std::string("II*\0....", 8)), HasSubstr("a.tif is a TIFF"));
   EXPECT_THAT(refused("a.webp", "RIFF....WEBPVP8 "), HasSubstr("a.webp is a WebP"));
+  EXPECT_THAT(refused("a.avif", std::string("\0\0\0\x1c", 4) + "ftypavif...."), HasSubstr("a.avif is an AVIF"));
   EXPECT_EQ(refused("a.bmp", image::jpeg_of(image::waves(20, 20))), "nothing was thrown");
 }
 
@@ -272,6 +274,46 @@ TEST_F(Pictures, TakeNoMoreMemoryFromEpochToEpoch) {
   const int64_t before = bytes_after(20);  // until malloc has made its heaps, one for each thread
   const int64_t after = bytes_after(100);
   EXPECT_LT(after - before, 50 * kBatch);  // 20 MB; one batch lost in each epoch would be 40
+}
+
+// --- from a packed file
+
+TEST_F(Pictures, OfAPackAreThoseOfTheFilesBitForBit) {
+  write(6);
+  std::filesystem::remove(file(3));
+  put(4, image::jpeg_of(image::waves(40, 30)).substr(0, 300));  // cut off
+  const CaughtLog log;
+  pack_images(folder_.path() / "pack", list(6), {.root = folder_.path(), .threads = 2});
+  const ImageDataset files = dataset(6, training());
+  const ImageDataset packed = dataset(6, training(), {.packed = folder_.path() / "pack"});
+  for (uint64_t draw = 0; draw < 5; ++draw)
+    for (int64_t i = 0; i < 6; ++i) {
+      const Sample expected = files.get(i, draw), got = packed.get(i, draw);
+      EXPECT_TRUE(torch::equal(got.data, expected.data)) << i;
+      EXPECT_TRUE(torch::equal(got.target, expected.target)) << i;
+    }
+  EXPECT_EQ(packed.bad().numbers, files.bad().numbers);
+  EXPECT_EQ(packed.bad().numbers.size(), 2U);
+}
+
+TEST_F(Pictures, OfAPackOfPixelsAreTransformed) {
+  write(2);
+  pack_images(folder_.path() / "pack", list(2), {.root = folder_.path(), .short_side = 20});
+  const ImageDataset packed = dataset(2, evaluation(), {.packed = folder_.path() / "pack"});
+  std::filesystem::remove(file(0));
+  std::vector<float> expected(evaluation().elements());
+  image::Image picture;
+  PackedImages(folder_.path() / "pack", list(2)).read(0, picture);
+  image::Random random(0);
+  evaluation().run(picture, random, expected.data());
+  EXPECT_TRUE(torch::equal(packed.get(0).data.flatten(), torch::tensor(expected)));
+}
+
+TEST_F(Pictures, OfAPackMustBeThoseOfTheList) {
+  write(3);
+  pack_images(folder_.path() / "pack", list(3), {.root = folder_.path()});
+  EXPECT_THAT(message_of<UsageError>([&] { dataset(2, training(), {.packed = folder_.path() / "pack"}); }),
+              HasSubstr("was made of another list"));
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "trireme/core/workers.h"
 #include "trireme/data/device_copy.h"
 #include "trireme/data/order/sampler.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme::data {
 namespace {
@@ -89,6 +90,7 @@ class Loader::Impl {
 
   /// Makes the next batch the current one; none at the end.
   void advance() {
+    const watch::PhaseScope phase(watch::Phase::data);
     current_.reset();
     const auto plan = sampler_.plan();
     const int64_t step = sampler_.step();
@@ -103,6 +105,7 @@ class Loader::Impl {
       ask_ahead(plan, step + 1);
       send_ahead(step + 1);
     }
+    if (batch.data.defined() && batch.data.dim() > 0) watch::count_samples(batch.data.size(0));
     current_ = std::move(batch);
   }
 

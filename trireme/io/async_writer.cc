@@ -7,6 +7,16 @@
 #include "trireme/core/quiet_thread.h"
 
 namespace trireme::io {
+namespace {
+
+uint64_t bytes_of(const Snapshot& snapshot) {
+  uint64_t bytes = 0;
+  for (const auto& [file, tensors] : snapshot.tensors)
+    for (const auto& item : tensors) bytes += item.value().defined() ? item.value().nbytes() : 0;
+  return bytes;
+}
+
+}  // namespace
 
 AsyncWriter::AsyncWriter(const CheckpointFolder& folder, AsyncWriterOptions options)
     : AsyncWriter([folder](const std::string& name, const Snapshot& snapshot) { folder.write(name, snapshot); },
@@ -25,7 +35,16 @@ AsyncWriter::~AsyncWriter() {
 
 void AsyncWriter::write(const std::string& name, const Snapshot& snapshot) {
   wait();
-  std::packaged_task<void()> task([this, name, copy = copy_of(snapshot)] { write_(name, copy); });
+  write_own(name, copy_of(snapshot));
+}
+
+void AsyncWriter::write_own(const std::string& name, Snapshot snapshot) {
+  wait();
+  std::packaged_task<void()> task([this, name, own = std::move(snapshot)] {
+    SlowSave note(name, bytes_of(own), options_.patience);
+    write_(name, own);
+    note.done();
+  });
   std::future<void> done = task.get_future();
   thread_ = start_quiet_thread("the checkpoint writer", std::move(task));
   done_ = std::move(done);

@@ -16,11 +16,13 @@
 
 #include "trireme/core/clock.h"
 #include "trireme/io/checkpoint_folder.h"
+#include "trireme/io/slow_save.h"
 
 namespace trireme::io {
 
 struct AsyncWriterOptions {
   Millis timeout = std::chrono::minutes(30);  ///< how long write() and wait() wait for the disk
+  Millis patience = SlowSave::kPatience;      ///< a write that takes longer says so in the log
 };
 
 class AsyncWriter {
@@ -38,6 +40,8 @@ class AsyncWriter {
   /// Throws what the write before it failed with, having begun nothing then; SystemError (ETIMEDOUT) when that one is
   /// not done in time.
   void write(const std::string& name, const Snapshot& snapshot);
+  /// The same with tensors that nobody else changes: they are not copied.
+  void write_own(const std::string& name, Snapshot snapshot);
   /// Until what was asked for is on the disk. Throws as write() does.
   void wait();
 

@@ -20,6 +20,10 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kExtension = ".safetensors";
 constexpr int64_t kUnknown = std::numeric_limits<int64_t>::max();  // a manifest that cannot be read may be the newest
 
+std::map<std::string, std::string> file_metadata() {
+  return {{"format", "pt"}};
+}
+
 void check_name(const std::string& name, const char* what) {
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
@@ -141,28 +145,71 @@ std::vector<Manifest> CheckpointFolder::list() const {
 }
 
 void CheckpointFolder::write(const std::string& name, const Snapshot& snapshot) const {
+  CheckpointWriter writer(*this, name, snapshot.manifest);
+  for (const auto& [group, tensors] : snapshot.tensors) writer.write(group, tensors);
+  writer.commit();
+}
+
+struct CheckpointWriter::Parts {
+  Parts(const CheckpointFolder& in, Manifest of, const std::string& besides)
+      : folder(in), manifest(std::move(of)), kept(besides), written(in.path(), manifest.name, {.kept = besides}) {}
+
+  CheckpointFolder folder;
+  Manifest manifest;
+  std::string kept;
+  DurableFolder written;
+  std::string group;  // whose file is open
+  std::optional<TensorFile> file;
+};
+
+CheckpointWriter::CheckpointWriter(const CheckpointFolder& folder, const std::string& name, Manifest manifest) {
   check_name(name, "a checkpoint");
-  make_folder(path_);
-  remove_leftovers(path_);
-  const auto before = list();
+  make_folder(folder.path());
+  remove_leftovers(folder.path());
+  const auto before = folder.list();
   const std::string kept =
       before.empty() ? "there is no checkpoint yet" : fmt::format("checkpoint {} is kept", before.front().name);
-  Manifest manifest = snapshot.manifest;
   manifest.name = name;
   manifest.sequence = before.empty() ? 1 : before.front().sequence + 1;
   manifest.files.clear();
-  DurableFolder folder(path_, name, {.kept = kept});
-  for (const auto& [group, tensors] : snapshot.tensors) {
-    check_name(group, "a group of tensors");
-    const std::string file = group + kExtension;
-    manifest.files.push_back({file, save_safetensors(folder.path() / file, tensors, {{"format", "pt"}}, kept)});
-  }
-  const std::string text = to_json(manifest);
-  DurableFile file(folder.path() / kManifest, {.bytes_needed = text.size(), .kept = kept});
+  parts_ = std::make_unique<Parts>(folder, std::move(manifest), kept);
+}
+
+CheckpointWriter::~CheckpointWriter() = default;
+
+void CheckpointWriter::begin(const std::string& group, const std::vector<TensorLayout>& tensors) {
+  end_file();
+  check_name(group, "a group of tensors");
+  parts_->group = group;
+  parts_->file.emplace(parts_->written.path() / (group + kExtension), tensors, file_metadata(), parts_->kept);
+}
+
+void CheckpointWriter::write(const torch::Tensor& tensor) {
+  parts_->file.value().write(tensor);
+}
+
+void CheckpointWriter::write(const std::string& group, const TensorMap& tensors) {
+  end_file();
+  check_name(group, "a group of tensors");
+  const std::string file = group + kExtension;
+  parts_->manifest.files.push_back(
+      {file, save_safetensors(parts_->written.path() / file, tensors, file_metadata(), parts_->kept)});
+}
+
+void CheckpointWriter::end_file() {
+  if (!parts_->file) return;
+  parts_->manifest.files.push_back({parts_->group + kExtension, parts_->file->commit()});
+  parts_->file.reset();
+}
+
+void CheckpointWriter::commit() {
+  end_file();
+  const std::string text = to_json(parts_->manifest);
+  DurableFile file(parts_->written.path() / kManifest, {.bytes_needed = text.size(), .kept = parts_->kept});
   file.write(text);
   file.commit();
-  folder.commit();
-  prune();
+  parts_->written.commit();
+  parts_->folder.prune();
 }
 
 void CheckpointFolder::set_state(const std::string& name, const std::map<std::string, std::string>& texts) const {

@@ -15,6 +15,7 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,12 +64,35 @@ class CheckpointFolder {
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  friend class CheckpointWriter;
   struct Found;
   std::vector<Found> find() const;
   void prune() const;
 
   std::filesystem::path path_;
   CheckpointFolderOptions options_;
+};
+
+/// One checkpoint, written tensor by tensor. Before commit() nothing has happened; throws as CheckpointFolder::write().
+class CheckpointWriter {
+ public:
+  CheckpointWriter(const CheckpointFolder& folder, const std::string& name, Manifest manifest);
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Begins the file of a group, the one before being complete; its tensors follow by writing_order().
+  void begin(const std::string& group, const std::vector<TensorLayout>& tensors);
+  void write(const torch::Tensor& tensor);
+  /// A whole file.
+  void write(const std::string& group, const TensorMap& tensors);
+  void commit();
+
+ private:
+  void end_file();
+
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace trireme::io

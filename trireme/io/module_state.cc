@@ -70,6 +70,12 @@ TensorMap state_dict(const torch::nn::Module& module) {
   return tensors;
 }
 
+LoadReport check_fit(const TensorMap& ours, const TensorMap& theirs, const LoadOptions& options) {
+  Comparison found = compare(ours, theirs);
+  check(found, options);
+  return std::move(found.report);
+}
+
 LoadReport load_into(torch::nn::Module& module, const TensorMap& tensors, const LoadOptions& options) {
   Comparison found = compare(state_dict(module), tensors);
   check(found, options);

@@ -36,6 +36,10 @@ struct LoadReport {
   std::vector<std::string> skipped;     ///< in both, but of another shape or kind
 };
 
+/// What load_into() would report for tensors of these types and shapes; throws as it does. Looks at no values: they may be
+/// on the device Meta.
+LoadReport check_fit(const TensorMap& ours, const TensorMap& theirs, const LoadOptions& options = {});
+
 /// Copies by name, on whatever device and in whatever floating type the module is. Throws UsageError that lists the
 /// missing, unexpected and mismatched names, with both shapes; then nothing of the module has changed.
 /// `num_batches_tracked`, which not every implementation of batch normalisation keeps, may be absent on either side.

@@ -100,6 +100,52 @@ FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& ten
   return write_safetensors(path, entries, metadata, kept);
 }
 
+namespace {
+
+std::vector<TensorInfo> infos_of(const std::vector<TensorLayout>& tensors) {
+  std::vector<TensorInfo> infos;
+  for (const TensorLayout& one : tensors)
+    infos.push_back({.name = one.name, .dtype = dtype_name(one.name, one.type), .shape = one.sizes});
+  return infos;
+}
+
+}  // namespace
+
+uint64_t TensorLayout::bytes() const {
+  return static_cast<uint64_t>(c10::multiply_integers(sizes)) * c10::elementSize(type);
+}
+
+std::vector<size_t> writing_order(const std::vector<TensorLayout>& tensors) {
+  return safetensors_order(infos_of(tensors));
+}
+
+struct TensorFile::Parts {
+  std::vector<TensorLayout> tensors;
+  std::vector<size_t> order;
+  SafetensorsWriter file;
+  size_t next = 0;
+};
+
+TensorFile::TensorFile(const std::filesystem::path& path, const std::vector<TensorLayout>& tensors,
+                       const std::map<std::string, std::string>& metadata, const std::string& kept)
+    : parts_(new Parts{tensors, writing_order(tensors), SafetensorsWriter(path, infos_of(tensors), metadata, kept)}) {}
+TensorFile::~TensorFile() = default;
+TensorFile::TensorFile(TensorFile&&) noexcept = default;
+
+void TensorFile::write(const torch::Tensor& tensor) {
+  const TensorLayout& announced = parts_->tensors[parts_->order.at(parts_->next++)];
+  const torch::Tensor values = plain(announced.name, tensor);
+  if (values.scalar_type() != announced.type || values.sizes() != announced.sizes)
+    throw UsageError("tensor '{}' was announced as {} {} and is {} {}", printable(announced.name),
+                     c10::toString(announced.type), shape_text(announced.sizes), c10::toString(values.scalar_type()),
+                     shape_text(values.sizes().vec()));
+  parts_->file.write(bytes_of(values));
+}
+
+FileSum TensorFile::commit() {
+  return parts_->file.commit();
+}
+
 TensorMap load_safetensors(const std::filesystem::path& path) {
   const torch::NoGradGuard no_grad;
   const SafetensorsHeader header = read_safetensors_header(path);

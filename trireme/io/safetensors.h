@@ -13,7 +13,9 @@
 
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "trireme/core/file_sum.h"
 
@@ -28,6 +30,35 @@ using TensorMap = torch::OrderedDict<std::string, torch::Tensor>;
 /// the user still has; empty: what was there before.
 FileSum save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                          const std::map<std::string, std::string>& metadata = {}, const std::string& kept = {});
+
+/// What is known of a tensor before it is there.
+struct TensorLayout {
+  std::string name;
+  torch::ScalarType type;
+  std::vector<int64_t> sizes;
+
+  uint64_t bytes() const;
+};
+/// The order in which a file has tensors of these types.
+std::vector<size_t> writing_order(const std::vector<TensorLayout>& tensors);
+
+/// The same file as save_safetensors() writes, tensor by tensor: only one has to be there at a time.
+class TensorFile {
+ public:
+  TensorFile(const std::filesystem::path& path, const std::vector<TensorLayout>& tensors,
+             const std::map<std::string, std::string>& metadata = {}, const std::string& kept = {});
+  ~TensorFile();
+  TensorFile(TensorFile&&) noexcept;
+
+  /// The next one by writing_order(), on any device. UsageError when it is not as announced.
+  void write(const torch::Tensor& tensor);
+  /// Without it nothing has happened.
+  FileSum commit();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 /// Throws UsageError that names the file, the tensor and both numbers when it is not a valid file; SystemError when it
 /// cannot be read.

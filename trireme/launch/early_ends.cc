@@ -44,14 +44,23 @@ std::optional<WorkerEnding> EarlyEnds::culprit_of(int rank) try {
   for (const auto& [ended, how] : ended_.list()) {
     if (!waited_for(*wait, ended) || ended_.wait_of(ended)) continue;
     WorkerEnding culprit = worker_ending_from_json(how);
-    culprit.awaited_in = wait->operation;
-    for (const store::EndedRanks::Wait& other : ended_.waits())
-      if (waited_for(other, ended)) culprit.awaited_by.push_back(other.rank);
+    add_waits(*wait, culprit);
     return culprit;
   }
   return std::nullopt;
 } catch (const Error&) {
   return std::nullopt;
+}
+
+void EarlyEnds::add_waits(int victim, WorkerEnding& culprit) try {
+  if (const auto wait = ended_.wait_of(victim)) add_waits(*wait, culprit);
+} catch (const Error&) {
+}
+
+void EarlyEnds::add_waits(const store::EndedRanks::Wait& wait, WorkerEnding& culprit) {
+  culprit.awaited_in = wait.operation;
+  for (const store::EndedRanks::Wait& other : ended_.waits())
+    if (other.rank != culprit.rank && waited_for(other, culprit.rank)) culprit.awaited_by.push_back(other.rank);
 }
 
 }  // namespace trireme::launch

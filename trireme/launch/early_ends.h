@@ -1,6 +1,7 @@
 // Ranks that ended with exit code 0 although other ranks needed them. The launchers note every rank that ends well; a
 // rank that gives up waiting notes which ranks it waited for (store/ended_ranks.h). Where both notes name one rank, that rank
-// is the culprit, and the ranks that waited are its victims.
+// is the culprit, and the ranks that waited are its victims. A rank that lives and was late is known to the watch for
+// hangs (hang_watch.h).
 //
 //   EarlyEnds ends(store, attempt);
 //   ends.note(ending);                                      // of a worker that ended with exit code 0
@@ -26,8 +27,12 @@ class EarlyEnds {
   /// The rank that it waited for and that has ended (not one that gave up waiting itself and then ended in order), with
   /// `awaited_by` and `awaited_in`; nothing while none is known to have ended.
   std::optional<WorkerEnding> culprit_of(int rank);
+  /// Of a rank that lives and was late for one that gave up: `awaited_by` and `awaited_in`.
+  void add_waits(int victim, WorkerEnding& culprit);
 
  private:
+  void add_waits(const store::EndedRanks::Wait& wait, WorkerEnding& culprit);
+
   store::EndedRanks ended_;
 };
 

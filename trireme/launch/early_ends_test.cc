@@ -52,6 +52,18 @@ TEST_F(EarlyEndsTest, ARankThatGaveUpItselfIsNotTheCulprit) {
   EXPECT_EQ(ends_.culprit_of(0)->rank, 2);
 }
 
+TEST_F(EarlyEndsTest, WhoGaveUpWaitingForARankThatLives) {
+  give_up(0, "all_reduce", {1, 2});
+  give_up(2, "all_reduce", {0, 1});
+  give_up(3, "recv", {2});
+  WorkerEnding late{.rank = 1};
+  ends_.add_waits(0, late);
+  EXPECT_EQ(late.awaited_by, (std::vector<int>{0, 2}));
+  EXPECT_EQ(late.awaited_in, "all_reduce");
+  ends_.add_waits(7, late);  // which has noted nothing
+  EXPECT_EQ(late.awaited_in, "all_reduce");
+}
+
 TEST_F(EarlyEndsTest, OnlyAnEndThatAPeerErrorCanCauseCounts) {
   const Ending peer{.code = 75}, aborted{.exited = false, .signal = SIGABRT},
       crashed{.exited = false, .signal = SIGSEGV};

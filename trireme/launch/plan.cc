@@ -21,7 +21,7 @@ int count_workers(const std::vector<NodeInfo>& nodes) {
   return count;
 }
 
-void check(const Request& request, const std::vector<NodeInfo>& nodes) {
+void check(const Request& request, const std::vector<NodeInfo>& nodes, int restart) {
   if (request.command.empty()) throw UsageError("no program to launch; write: trireme launch [options] PROGRAM [args]");
   if (nodes.empty()) throw UsageError("a job needs at least one node");
   for (const NodeInfo& node : nodes)
@@ -29,8 +29,8 @@ void check(const Request& request, const std::vector<NodeInfo>& nodes) {
       throw std::logic_error(
           fmt::format("node {} has {} ports for {} processes", node.host, node.ports.size(), node.processes));
   const int world_size = count_workers(nodes);
-  for (const auto& [rank, command] : request.wrap)
-    if (rank < 0 || rank >= world_size)
+  for (const auto& [rank, command] : request.wrap)  // a later attempt may have fewer ranks
+    if (rank < 0 || (rank >= world_size && restart == 0))
       throw UsageError("--wrap {}:{}: there is no rank {}; the job has ranks 0 to {}", rank, command, rank,
                        world_size - 1);
 }
@@ -107,7 +107,7 @@ std::vector<const WorkerPlan*> JobPlan::workers_of(int node) const {
 }
 
 JobPlan make_plan(const Request& request, const std::vector<NodeInfo>& nodes, const PlanContext& context) {
-  check(request, nodes);
+  check(request, nodes, context.restart);
   const JobFacts job{request, nodes, context, count_workers(nodes)};
   WorkerPlan worker;  // what all have in common, then each in turn
   worker.cpu_backend = cpu_backend(job);

@@ -16,6 +16,7 @@
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
 #include "trireme/core/file.h"
+#include "trireme/core/log.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 #include "trireme/core/thread_annotations.h"
@@ -41,6 +42,13 @@ bool g_inside_function = false;
 const std::string g_first_folder = [] {
   std::error_code ignored;
   return std::filesystem::current_path(ignored).string();
+}();
+
+// Programs cut their arguments in place, and the kernel shows them cut.
+const std::vector<std::string> g_first_words = [] {
+  std::string words = read_file("/proc/self/cmdline").value_or("");
+  if (words.ends_with('\0')) words.pop_back();
+  return split(words, '\0');
 }();
 
 // Standard input before main() reads from it, where it is a file: a copy's main() must read the same bytes.
@@ -130,7 +138,7 @@ bool is_pipe(int fd) {
     message = "an exception that is not a std::exception";
   }
   flush_everything();
-  if (code != 0) write_all(ticket.error_fd, message.substr(0, kMaxText));
+  if (code != 0 && is_pipe(ticket.error_fd)) write_all(ticket.error_fd, message.substr(0, kMaxText));
   std::exit(code);
 }
 
@@ -138,9 +146,7 @@ bool is_pipe(int fd) {
 
 Request request_for(const SpawnOptions& options) {
   Request request;
-  std::string command = read_file("/proc/self/cmdline").value_or("");
-  if (command.ends_with('\0')) command.pop_back();
-  request.command = split(command, '\0');
+  request.command = g_first_words;
   request.job_id = fmt::format("spawn-{}", ::getpid());
   request.processes = options.nprocs < 0 ? "auto" : std::to_string(options.nprocs);
   if (!options.gpus.empty()) {
@@ -208,6 +214,7 @@ class SpawnContext::Impl {
       children_[rank].error = make_pipe();
       children_[rank].input = first_input();
       children_[rank].spec = spec_of(rank);
+      children_[rank].spec.grace = options.grace;
     }
     state_.emplace(static_cast<int>(children_.size()), JobState::Timing{.grace = options.grace});
     early_ends_.emplace(meeting_->keys(), 0);
@@ -217,18 +224,23 @@ class SpawnContext::Impl {
   }
 
   ~Impl() {
+    const bool too_early = is_running();
     const uint64_t one = 1;
     write_all(stop_.get(), std::string_view(reinterpret_cast<const char*>(&one), sizeof one));
     thread_.join();
+    log_what_nobody_fetched(too_early);
   }
 
   bool join(std::optional<Clock::duration> timeout) {
     std::unique_lock lock(mutex_);
     const auto ended = [this]() TRIREME_REQUIRES(mutex_) { return ended_; };
-    if (!timeout)
+    if (!timeout) {
       changed_.wait(lock, ended);
-    else if (!changed_.wait_for(lock, *timeout, ended))
+    } else if (!changed_.wait_for(lock, *timeout, ended)) {
+      asked_ = true;
       return false;
+    }
+    fetched_ = true;
     if (error_) throw SpawnError(*error_);
     return true;
   }
@@ -236,6 +248,24 @@ class SpawnContext::Impl {
   std::vector<int> pids() const {
     const std::lock_guard lock(mutex_);
     return pids_;
+  }
+
+  bool is_running() const {
+    const std::lock_guard lock(mutex_);
+    return !ended_;
+  }
+
+  // A caller who drops the context without join() would take this for success.
+  void log_what_nobody_fetched(bool too_early) const {
+    const std::lock_guard lock(mutex_);
+    if (error_ && !fetched_)
+      log_error("spawn: {}; nobody has fetched this error: keep the context that spawn() returns and call its join()",
+                error_->what());
+    else if (too_early && !asked_)
+      log_error(
+          "spawn: stopped the processes, {} of them, because the last copy of their context went before they had "
+          "ended; keep the context that spawn() returns and call its join()",
+          children_.size());
   }
 
  private:
@@ -456,6 +486,8 @@ class SpawnContext::Impl {
   std::condition_variable changed_;
   bool started_ TRIREME_GUARDED_BY(mutex_) = false;  // every process has a number, or has ended already
   bool ended_ TRIREME_GUARDED_BY(mutex_) = false;
+  bool asked_ TRIREME_GUARDED_BY(mutex_) = false;    // join() has said that processes still run
+  bool fetched_ TRIREME_GUARDED_BY(mutex_) = false;  // join() has told how they ended
   std::optional<SpawnError> error_ TRIREME_GUARDED_BY(mutex_);
   std::vector<int> pids_ TRIREME_GUARDED_BY(mutex_);
 };

@@ -55,7 +55,8 @@ class SpawnError : public Error {
   int rank_;
 };
 
-/// The running processes. Copies share them. When the last copy goes, processes that still run are stopped.
+/// The running processes. Copies share them. When the last copy goes, processes that still run are stopped. What join()
+/// has not told by then, that they still ran or how they failed, is logged as an error.
 /// Thread rule: one thread at a time.
 class SpawnContext {
  public:

@@ -106,6 +106,7 @@ Environment worker_environment(const JobFacts& job, const WorkerPlan& worker) {
   add_torchrun(environment, job, worker);
   add_defaults(environment, job, node);
   set(environment, "TRIREME_JOB_ID", job.request.job_id);
+  if (job.nodes.size() > 1) set(environment, "TRIREME_LINK_TIMEOUT", std::to_string(job.request.link_timeout.count()));
   for (const auto& [name, value] : job.request.environment) set(environment, name, value);
   return environment;
 }

@@ -16,6 +16,7 @@ struct WorkerResources {
   Endpoint store;
   int token_fd = -1;   // holds the job's token
   int listen_fd = -1;  // bound to the worker's endpoint
+  int watch_fd = -1;   // in which it records its collectives (watch/ring.h); -1: not watched
 };
 
 using VariableMap = std::map<std::string, std::string>;

@@ -9,6 +9,7 @@
 #include "trireme/core/error.h"
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
+#include "trireme/nn/fused/gpu_layers.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/layers.h"
 
@@ -112,7 +113,7 @@ class ClasResNet : public Classifier {
 
   torch::Tensor forward(torch::Tensor x) override {
     x = stem_->forward(x);
-    if (pool_stride_ > 0) x = torch::max_pool2d(x, 3, pool_stride_, 1);
+    if (pool_stride_ > 0) x = nn::fused::gpu::max_pool(x, 3, pool_stride_, 1);
     x = torch::adaptive_avg_pool2d(blocks_->forward(x), {1, 1});
     return fc_->forward(torch::flatten(x, 1));
   }

@@ -86,8 +86,7 @@ class InvertedResidual : public torch::nn::Module {
     if (nn::fused::can_fuse(block, x)) return nn::fused::inverted_residual(block, x);
     torch::Tensor y = depthwise_->forward(expand_ ? expand_->forward(x) : x);
     if (squeeze_) y = squeeze_->forward(y);
-    y = project_->forward(y);
-    return shortcut_ ? y + x : y;
+    return project_->forward_adding(y, shortcut_ ? x : torch::Tensor());
   }
 
  protected:

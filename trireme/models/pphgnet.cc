@@ -6,6 +6,7 @@
 
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
+#include "trireme/nn/fused/gpu_layers.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/layers.h"
 
@@ -140,7 +141,7 @@ class PPHGNet : public Classifier {
 
   torch::Tensor forward(torch::Tensor x) override {
     x = stem_->forward(x);
-    if (!small_input_) x = torch::max_pool2d(x, 3, 2, 1);
+    if (!small_input_) x = nn::fused::gpu::max_pool(x, 3, 2, 1);
     x = torch::adaptive_avg_pool2d(stages_->forward(x), {1, 1});
     x = last_conv_->forward(x).relu_();
     return fc_->forward(torch::flatten(dropout_->forward(x), 1));

@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
+#include "trireme/nn/fused/gpu_layers.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/layers.h"
 
@@ -57,10 +58,14 @@ class BlockImpl : public torch::nn::Module {
                                                                  .bn_name = "1"}));
   }
 
-  torch::Tensor forward(const torch::Tensor& x) {
-    torch::Tensor y = x;
+  torch::Tensor forward(const torch::Tensor& x) { return forward_twice({x, x}).first; }
+
+  /// Input and output are each for two readers: the layers and the shortcut.
+  using Twice = std::pair<torch::Tensor, torch::Tensor>;
+  Twice forward_twice(const Twice& x) {
+    torch::Tensor y = x.first;
     for (size_t i = 0; i + 1 < units_.size(); ++i) y = units_[i].forward(y);
-    return units_.back().forward_adding(y, downsample_ ? downsample_->forward(x) : x);
+    return units_.back().forward_adding_twice(y, downsample_ ? downsample_->forward(x.second) : x.second);
   }
 
  private:
@@ -108,9 +113,14 @@ class ResNet : public Classifier {
 
   torch::Tensor forward(torch::Tensor x) override {
     x = stem_.forward(x);
-    if (!small_input_) x = torch::max_pool2d(x, 3, 2, 1);
-    for (auto& blocks : stages_) x = blocks->forward(x);
-    return fc_->forward(torch::flatten(torch::adaptive_avg_pool2d(x, {1, 1}), 1));
+    BlockImpl::Twice y = {x, x};
+    if (!small_input_) {
+      const auto pooled = nn::fused::gpu::max_pool_twice(x, 3, 2, 1);
+      y = {pooled.first, pooled.second};
+    }
+    for (auto& blocks : stages_)
+      for (auto& block : *blocks) y = block.get<BlockImpl>().forward_twice(y);
+    return fc_->forward(torch::flatten(torch::adaptive_avg_pool2d(y.first, {1, 1}), 1));
   }
 
  private:

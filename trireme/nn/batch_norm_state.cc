@@ -7,7 +7,7 @@ namespace trireme::nn {
 namespace {
 
 thread_local bool statistics_stay = false;
-std::atomic<IsJoined> joined = nullptr;
+std::atomic<FindNormPeers> find_peers = nullptr;
 
 }  // namespace
 
@@ -21,13 +21,13 @@ bool running_statistics_stay() {
   return statistics_stay;
 }
 
-void set_is_batch_norm_joined(IsJoined is_joined) {
-  joined = is_joined;
+void set_find_norm_peers(FindNormPeers find) {
+  find_peers = find;
 }
 
-bool is_batch_norm_joined(const torch::Tensor& weight) {
-  const IsJoined is_joined = joined;
-  return is_joined != nullptr && is_joined(weight);
+std::shared_ptr<const NormPeers> norm_peers(const torch::Tensor& weight) {
+  const FindNormPeers find = find_peers;
+  return find == nullptr ? nullptr : find(weight);
 }
 
 }  // namespace trireme::nn

@@ -4,6 +4,8 @@
 
 #include <torch/types.h>
 
+#include <memory>
+
 namespace trireme::nn {
 
 /// While it lives, batch normalisation on this thread leaves its running mean and variance as they are: in a forward
@@ -21,9 +23,22 @@ class RunningStatisticsStay {
 };
 bool running_statistics_stay();
 
-/// Says whether the layer with this weight is normalised over several ranks, and so not from its own batch.
-using IsJoined = bool (*)(const torch::Tensor& weight);
-void set_is_batch_norm_joined(IsJoined is_joined);
-bool is_batch_norm_joined(const torch::Tensor& weight);
+/// The ranks over whose batches a layer is normalised. Both calls are collectives: one join() in each forward, one sum()
+/// in its backward, with the same numbers on every rank however the rank computes them.
+class NormPeers {
+ public:
+  virtual ~NormPeers() = default;
+  /// From [2 * channels + 1] in double, mean and variance of each channel and how many numbers a channel has: the same for
+  /// the batches of all ranks together.
+  virtual torch::Tensor join(const torch::Tensor& moments) const = 0;
+  /// From [2, channels] in double, the sums of g and of g * normalised x, where g is the gradient of the normalised x
+  /// times weight plus bias: the sums over all ranks.
+  virtual torch::Tensor sum(const torch::Tensor& sums) const = 0;
+};
+
+/// Gives the peers of the layer with this weight; null: it is normalised from its own batch.
+using FindNormPeers = std::shared_ptr<const NormPeers> (*)(const torch::Tensor& weight);
+void set_find_norm_peers(FindNormPeers find);
+std::shared_ptr<const NormPeers> norm_peers(const torch::Tensor& weight);
 
 }  // namespace trireme::nn

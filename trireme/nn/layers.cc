@@ -4,6 +4,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/nn/fused/batch_norm_act.h"
+#include "trireme/nn/fused/gpu_layers.h"
 
 namespace trireme::nn {
 namespace {
@@ -40,6 +41,11 @@ torch::nn::Conv2d pointwise(int64_t in, int64_t out) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 1));
 }
 
+/// What a convolution of one pixel is; on a GPU its addition is no kernel of its own.
+torch::Tensor as_linear(torch::nn::Conv2d& conv, const torch::Tensor& rows) {
+  return torch::linear(rows, conv->weight.flatten(1), conv->bias);
+}
+
 }  // namespace
 
 torch::Tensor activate(const torch::Tensor& x, Activation activation) {
@@ -48,8 +54,12 @@ torch::Tensor activate(const torch::Tensor& x, Activation activation) {
       return x;
     case Activation::relu:
       return torch::relu(x);
+    case Activation::relu6:
+      return torch::hardtanh(x, 0, 6);
     case Activation::hardswish:
       return torch::hardswish(x);
+    case Activation::silu:
+      return torch::silu(x);
     case Activation::sigmoid:
       return torch::sigmoid(x);
     case Activation::hardsigmoid:
@@ -75,14 +85,16 @@ torch::Tensor ConvBnUnit::forward(const torch::Tensor& x) {
 }
 
 torch::Tensor ConvBnUnit::forward_adding(const torch::Tensor& x, const torch::Tensor& residual) {
-  const torch::Tensor raw = conv_->forward(x);
-  const bool fits =
-      !residual.defined() || (residual.sizes() == raw.sizes() && residual.options().type_equal(raw.options()));
-  if (fits && fused::can_fuse_input(raw) && fused::can_fuse_norm(bn_, activation_))
-    return fused::batch_norm_act(bn_, raw, activation_, residual);
-  torch::Tensor y = bn_->forward(raw);
-  if (residual.defined()) y.add_(residual);
-  return activate_in_place(y, activation_);
+  return fused::norm_add_act(*bn_, fused::gpu::convolve(*conv_, x), activation_, residual);
+}
+
+std::pair<torch::Tensor, torch::Tensor> ConvBnUnit::forward_adding_twice(const torch::Tensor& x,
+                                                                         const torch::Tensor& residual) {
+  const torch::Tensor raw = fused::gpu::convolve(*conv_, x);
+  if (const auto both = fused::gpu::norm_add_act_twice(*bn_, raw, activation_, residual))
+    return {both->first, both->second};
+  const torch::Tensor y = fused::norm_add_act(*bn_, raw, activation_, residual);
+  return {y, y};
 }
 
 FoldedConv ConvBnUnit::folded() const {
@@ -101,6 +113,10 @@ SqueezeExciteImpl::SqueezeExciteImpl(const SqueezeExciteOptions& options)
       gate_(options.gate) {}
 
 torch::Tensor SqueezeExciteImpl::forward(const torch::Tensor& x) {
+  if (const auto image = fused::gpu::SqueezedImage::of(x)) {
+    const torch::Tensor narrow = as_linear(squeeze_, image->means()).relu_();
+    return image->times(activate(as_linear(excite_, narrow), gate_));
+  }
   const torch::Tensor mean = torch::adaptive_avg_pool2d(x, {1, 1});
   return x * activate(excite_->forward(squeeze_->forward(mean).relu_()), gate_);
 }

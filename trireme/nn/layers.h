@@ -19,13 +19,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace trireme::nn {
 
 enum class Activation {
   none,
   relu,
+  relu6,  ///< clamp(x, 0, 6)
   hardswish,
+  silu,  ///< x * sigmoid(x)
   sigmoid,
   hardsigmoid,        ///< clamp(x / 6 + 1/2, 0, 1)
   hardsigmoid_fifth,  ///< clamp(x / 5 + 1/2, 0, 1), the one in PaddleClas' MobileNetV3
@@ -75,6 +78,8 @@ class ConvBnUnit {
   torch::Tensor forward(const torch::Tensor& x);
   /// With something added between normalisation and activation, as at the end of a residual block.
   torch::Tensor forward_adding(const torch::Tensor& x, const torch::Tensor& residual);
+  /// The same for two readers, as the next block and its shortcut: on a GPU their gradients need no pass to be added.
+  std::pair<torch::Tensor, torch::Tensor> forward_adding_twice(const torch::Tensor& x, const torch::Tensor& residual);
   /// From the running statistics.
   FoldedConv folded() const;
 

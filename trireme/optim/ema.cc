@@ -25,7 +25,7 @@ Ema::Ema(const torch::nn::Module& model, Options options) : options_(options) {
     throw UsageError("Ema: decay {} must lie in [0, 1]; 0.9999 is usual", options.decay);
   std::vector<Tensor> originals, averages;
   const auto add = [&](const std::string& name, const Tensor& tensor) {
-    live_.push_back(tensor.detach());  // shares the memory, and may be written
+    live_.push_back(tensor);  // itself: its memory may be exchanged (Module::to(), set_data())
     originals.push_back(tensor);
     averages.push_back(averages_.emplace_back(name, first_average(tensor)).second);
   };

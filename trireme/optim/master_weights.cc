@@ -27,18 +27,6 @@ void raise(Tensor& tensor, const Tensor& full) {
   tensor.set_data(full);
 }
 
-void move_gradient(const Tensor& weight, const Tensor& master) {
-  Tensor& grad = weight.mutable_grad();
-  if (!grad.defined()) return;
-  Tensor& target = master.mutable_grad();
-  target = target.defined() ? target + grad : grad.to(torch::kFloat);
-  if (grad.is_view()) {
-    grad.detach().zero_();  // it lies in a bucket that is exchanged
-  } else {
-    grad.reset();
-  }
-}
-
 }  // namespace
 
 void lower_precision(torch::nn::Module& module, c10::ScalarType dtype) {
@@ -101,10 +89,32 @@ void MasterWeights::adopt(torch::optim::Optimizer& optimizer) const {
     for (Tensor& parameter : group.params()) parameter = master_of(parameter);
 }
 
+// One call for all gradients that are new to their masters. A weight with two names is listed twice, so each gradient is
+// dropped at once.
 void MasterWeights::take_gradients() {
   torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < weights_.size(); ++i)
-    if (!weights_[i].is_same(masters_[i])) move_gradient(weights_[i], masters_[i]);
+  std::map<CallKey, std::pair<std::vector<Tensor>, std::vector<Tensor>>> calls;
+  for (size_t i = 0; i < weights_.size(); ++i) {
+    Tensor& grad = weights_[i].mutable_grad();
+    if (weights_[i].is_same(masters_[i]) || !grad.defined()) continue;
+    Tensor& target = masters_[i].mutable_grad();
+    if (target.defined()) {
+      target = target + grad;
+    } else if (grad.is_view()) {
+      target = grad.to(torch::kFloat);
+    } else {
+      target = torch::empty_like(grad, grad.options().dtype(torch::kFloat));
+      auto& [targets, grads] = calls[call_key(grad)];
+      targets.push_back(target);
+      grads.push_back(grad);
+    }
+    if (grad.is_view()) {
+      grad.detach().zero_();  // it lies in a bucket that is exchanged
+    } else {
+      grad.reset();
+    }
+  }
+  for (auto& [key, call] : calls) at::_foreach_copy_(call.first, call.second);
 }
 
 void MasterWeights::write_back() {
@@ -133,8 +143,7 @@ void raise_precision(torch::nn::Module& module, MasterWeights* masters) {
     if (!piece_of(item.value()).is_same(item.value()))
       throw UsageError(
           "raise_precision: parameter {} is split by ShardedDataParallel, which keeps its memory; save a Checkpoint "
-          "and "
-          "restore it into a model in float",
+          "and restore it into a model in float",
           item.key());
   if (masters != nullptr) masters->give_back();
   for (Tensor& tensor : module.parameters())

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/levers.h"
 #include "trireme/core/training_note.h"
 #include "trireme/optim/tensors.h"
 
@@ -337,16 +338,19 @@ RMSProp::RMSProp(const std::vector<ParamGroup>& groups, const RmsPropOptions& op
 }
 
 Tensor SGD::step(LossClosure closure) {
+  if (!is_on(Lever::fused_optimizers)) return torch::optim::SGD::step(std::move(closure));
   return step_groups(*this, closure, [this](auto& group) { step_sgd(*this, group); });
 }
 
 Tensor Adam::step(LossClosure closure) {
+  if (!is_on(Lever::fused_optimizers)) return torch::optim::Adam::step(std::move(closure));
   return step_groups(*this, closure, [this](auto& group) {
     step_adam<torch::optim::AdamParamState, torch::optim::AdamOptions>(*this, group, kFusedAdam);
   });
 }
 
 Tensor AdamW::step(LossClosure closure) {
+  if (!is_on(Lever::fused_optimizers)) return torch::optim::AdamW::step(std::move(closure));
   return step_groups(*this, closure, [this](auto& group) {
     step_adam<torch::optim::AdamWParamState, torch::optim::AdamWOptions>(*this, group, kFusedAdamW);
   });

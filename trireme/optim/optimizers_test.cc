@@ -1,13 +1,17 @@
 #include "trireme/optim/optimizers.h"
 
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
+#include <string_view>
 
 #include "trireme/core/test_support.h"
+#include "trireme/core/test_variable.h"
 #include "trireme/optim/test_devices.h"
 
 namespace trireme::optim {
@@ -158,6 +162,31 @@ TEST(Optimizers, AdamWOnAGpuIsNearerToExactThanTorchs) {
     EXPECT_LE(ours, farthest(walk<torch::optim::AdamW>(torch::kCUDA, torch::kFloat, options), exact));
     EXPECT_LT(ours, 5e-6);
   }
+}
+
+/// How often f() runs one of libtorch's optimizers for all parameters at once.
+int fused_steps(const std::function<void()>& f) {
+  thread_local int count = 0;
+  count = 0;
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+        count += std::string_view(function.name()).starts_with("aten::_fused_");
+        return nullptr;
+      }).scopes({at::RecordScope::FUNCTION}));
+  f();
+  at::removeCallback(handle);
+  return count;
+}
+
+TEST(Optimizers, StepOneParameterAfterTheOtherWhenAskedTo) {
+  const auto all = [] {
+    expect_as_torch_on<SGD, torch::optim::SGD>(torch::kCPU, torch::optim::SGDOptions(0.01).momentum(0.9));
+    expect_as_torch_on<Adam, torch::optim::Adam>(torch::kCPU, torch::optim::AdamOptions(0.01));
+    expect_as_torch_on<AdamW, torch::optim::AdamW>(torch::kCPU, torch::optim::AdamWOptions(0.01));
+  };
+  EXPECT_GE(fused_steps(all), 3 * kSteps);
+  const ScopedVariable variable("TRIREME_WITHOUT", "fused_optimizers");
+  EXPECT_EQ(fused_steps(all), 0);
 }
 
 TEST(Optimizers, MomentumIsPaddles) {

@@ -94,6 +94,11 @@ std::shared_ptr<const SplitTensors> by_original(const std::shared_ptr<const Spli
   auto mine = std::make_shared<SplitTensors>(*how);
   mine->join = of_original(&SplitTensors::join);
   mine->cut = of_original(&SplitTensors::cut);
+  mine->sizes = [weak = std::weak_ptr(how), originals](const torch::Tensor& copy) {
+    const auto alive = weak.lock();
+    if (!alive) throw UsageError("the model whose weights these tensors are copies of is gone");
+    return alive->sizes(originals->at(copy.unsafeGetTensorImpl()));
+  };
   return mine;
 }
 

@@ -14,7 +14,7 @@
 
 namespace trireme::optim {
 
-/// How the parts of one model's tensors are brought together. Collective, except cut().
+/// How the parts of one model's tensors are brought together. Collective, except cut(), sizes() and put().
 struct SplitTensors {
   std::function<void(const torch::Tensor&)> sum;  ///< in place: the sum over the ranks that hold other parts
   std::function<void(const torch::Tensor&)> max;
@@ -22,11 +22,12 @@ struct SplitTensors {
   /// parameter's own shape; and this rank's part of such a tensor.
   std::function<torch::Tensor(const torch::Tensor& piece, const torch::Tensor& part)> join;
   std::function<torch::Tensor(const torch::Tensor& piece, const torch::Tensor& whole)> cut;
-  /// While the result lives, the model's parameters have their values.
-  std::function<std::shared_ptr<void>()> hold = [] { return nullptr; };
-  /// While held: the whole of a parameter of the model, which may itself be a part; and the parameter's values of that.
+  /// The sizes of what join() gives. Not collective.
+  std::function<std::vector<int64_t>(const torch::Tensor& piece)> sizes;
+  /// The whole of a parameter of the model, which may itself be a part, in memory that others may share.
   std::function<torch::Tensor(const torch::Tensor& parameter)> whole;
-  std::function<torch::Tensor(const torch::Tensor& parameter, const torch::Tensor& whole)> local;
+  /// Gives a parameter of the model this rank's part of new values, as cut() gives it; every rank does so.
+  std::function<void(const torch::Tensor& parameter, const torch::Tensor& part)> put;
   /// World ranks that have different parts of each parameter of the model; empty: all have the same.
   std::vector<int> ranks = {};
 };

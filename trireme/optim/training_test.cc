@@ -116,6 +116,20 @@ TEST(Ema, ATensorWithTwoNamesGetsItsWeightsBack) {
   EXPECT_TRUE(tied.equal(torch::full({3}, 5.0))) << tied;
 }
 
+TEST(Ema, FollowsAParameterThatGetsOtherMemory) {
+  const torch::NoGradGuard no_grad;
+  torch::nn::Linear net(2, 1);
+  net->weight.fill_(1);
+  Ema ema(*net, {.decay = 0.5});
+  net->weight.set_data(torch::full({1, 2}, 3.0f));
+  ema.update();
+  {
+    const auto averaged = ema.apply();
+    EXPECT_TRUE(net->weight.equal(torch::full({1, 2}, 2.0f))) << net->weight;
+  }
+  EXPECT_TRUE(net->weight.equal(torch::full({1, 2}, 3.0f))) << net->weight;
+}
+
 TEST(Ema, GoesOnFromItsState) {
   torch::NoGradGuard no_grad;
   torch::nn::Linear net(2, 1);

@@ -3,9 +3,11 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <atomic>
 #include <vector>
 
 #include "trireme/core/thread_annotations.h"
+#include "trireme/watch/report.h"
 
 namespace trireme::parallel {
 namespace {
@@ -22,8 +24,14 @@ class Listeners {
   void before_backward() {
     for (const auto& listener : living()) listener->before_backward();
   }
+  void after_backward() {
+    for (const auto& listener : living()) listener->after_backward();
+  }
   void backward_failed() {
     for (const auto& listener : living()) listener->backward_failed();
+  }
+  void before_grad(const edge_list& inputs) {
+    for (const auto& listener : living()) listener->before_grad(inputs);
   }
 
  private:
@@ -46,16 +54,44 @@ Listeners& listeners() {
   return *all;
 }
 
+// An outermost backward, on the thread that called it.
+class ThisBackward {
+ public:
+  ThisBackward() : is_first_(running_++ == 0), number_(++begun_) { current = this; }
+  ~ThisBackward() {
+    current = nullptr;
+    --running_;
+  }
+  ThisBackward(const ThisBackward&) = delete;
+  ThisBackward& operator=(const ThisBackward&) = delete;
+
+  bool is_only() const { return is_first_ && begun_ == number_; }
+
+  static int64_t begun() { return begun_; }
+  static inline thread_local const ThisBackward* current = nullptr;
+
+ private:
+  static inline std::atomic<int> running_ = 0;
+  static inline std::atomic<int64_t> begun_ = 0;
+  const bool is_first_;
+  const int64_t number_;
+};
+
 class WatchedEngine final : public torch::autograd::Engine {
  public:
   variable_list execute(const edge_list& roots, const variable_list& inputs, bool keep_graph, bool create_graph,
                         bool accumulate_grad, const edge_list& outputs) override {
     const bool outermost = torch::autograd::get_current_graph_task_id() == -1;
+    if (!accumulate_grad && outermost) listeners().before_grad(outputs);
     if (!accumulate_grad || !outermost)
       return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+    const watch::PhaseScope phase(watch::Phase::backward);
+    const ThisBackward backward;
     listeners().before_backward();
     try {
-      return Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+      variable_list gradients = Engine::execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
+      listeners().after_backward();
+      return gradients;
     } catch (...) {
       listeners().backward_failed();
       throw;
@@ -75,6 +111,14 @@ torch::autograd::Engine& watched_engine() {
 
 void listen_to_backwards(const std::shared_ptr<BackwardListener>& listener) {
   listeners().add(listener);
+}
+
+int64_t backwards_begun() {
+  return ThisBackward::begun();
+}
+
+bool is_only_backward() {
+  return ThisBackward::current != nullptr && ThisBackward::current->is_only();
 }
 
 void at_end_of_backward(std::function<void()> end, std::function<void()> failed) {

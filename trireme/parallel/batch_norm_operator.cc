@@ -76,7 +76,10 @@ void take_over_batch_norm() {
       libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
       libraries->back().impl("batch_norm", TORCH_FN(batch_norm));
     }
-    nn::set_is_batch_norm_joined([](const torch::Tensor& weight) { return batch_norm_group(weight).size() > 1; });
+    nn::set_find_norm_peers([](const torch::Tensor& weight) {
+      const Group group = batch_norm_group(weight);
+      return group.size() > 1 ? norm_peers_of(group) : nullptr;
+    });
     return libraries;
   }();
 }

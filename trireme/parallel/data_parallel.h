@@ -12,6 +12,7 @@
 // backward(). Training with R ranks and batches of B equals one process with batches of R*B.
 //
 // Requires: the same model on every rank, and as many averaged backwards (see join() for ranks that run out of data).
+// The wrapper lives as long as the module is trained: a backward after its end is a UsageError.
 // Parameters that get no gradient in the first backward stay out; if one changes its mind later, that is a UsageError
 // with its name on every rank, and find_unused_parameters = true is the cure.
 // When a rank fails, backward() throws on the others (see Group).
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "trireme/core/cxx20.h"
+#include "trireme/parallel/forward_phase.h"
 #include "trireme/parallel/gradient_sync.h"
 #include "trireme/parallel/init.h"
 #include "trireme/parallel/module_pointer.h"
@@ -43,22 +45,24 @@ class DataParallel {
 
  public:
   /// Moves the module to world.device().
-  DataParallel(M module, const World& world, const DataParallelOptions& options = {}) : module_(std::move(module)) {
+  [[nodiscard]] DataParallel(M module, const World& world, const DataParallelOptions& options = {})
+      : module_(std::move(module)) {
     pointer()->to(world.device());
     sync_ = std::make_shared<GradientSync>(pointer(), world, options);
   }
   /// Leaves it where it is.
-  DataParallel(M module, const Group& group, const DataParallelOptions& options = {})
+  [[nodiscard]] DataParallel(M module, const Group& group, const DataParallelOptions& options = {})
       : module_(std::move(module)), sync_(std::make_shared<GradientSync>(pointer(), group, options)) {}
   DataParallel(DataParallel&&) noexcept = default;
   DataParallel& operator=(DataParallel&&) noexcept = default;
 
   template <typename... Args>
   auto operator()(Args&&... args) {
-    return module_->forward(std::forward<Args>(args)...);
+    return forward(std::forward<Args>(args)...);
   }
   template <typename... Args>
   auto forward(Args&&... args) {
+    const watch::PhaseScope phase(detail::forward_phase());
     return module_->forward(std::forward<Args>(args)...);
   }
 
@@ -72,7 +76,9 @@ class DataParallel {
   [[nodiscard]] NoSync no_sync() { return NoSync(sync_); }
   /// Runs `train`. When it returns while other ranks go on, this rank answers their backwards with zeros (divided by
   /// the whole number of ranks) until all have returned; then every rank gets the parameters of a rank that was
-  /// last.
+  /// last, and the state of its optimizer.
+  void join(const std::function<void()>& train, torch::optim::Optimizer& optimizer) { sync_->join(train, &optimizer); }
+  /// For an optimizer that keeps no state, or that is not used again.
   void join(const std::function<void()>& train) { sync_->join(train); }
   /// Replaces the averaging; before the first backward.
   void set_gradient_hook(GradientHook hook) { sync_->set_hook(std::move(hook)); }

@@ -2,6 +2,7 @@
 // leaves each rank its share of the averages.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,13 +16,27 @@ class GradientExchange {
   virtual ~GradientExchange() = default;
   /// The ranks whose gradients are averaged; a group of its own.
   virtual const Group& group() const = 0;
-  /// Backwards that begin while it is off leave the gradients local.
-  virtual void set_enabled(bool enabled) = 0;
-  virtual bool enabled() const = 0;
+  /// Backwards that begin while a NoSync of it lives leave the gradients local.
+  bool enabled() const { return guards_ == 0; }
   /// Throws what went wrong inside an operator of forward, where libtorch lets no exception through.
   virtual void rethrow_failure() {}
   /// The other ranks' calls end with this reason, now or when they come.
   virtual void abort(const std::string& reason) { group().abort(reason); }
+
+ protected:
+  /// Called when the first NoSync begins and when the last one ends.
+  virtual void set_enabled(bool /*enabled*/) {}
+
+ private:
+  friend class NoSync;
+  void begin_local() {
+    if (guards_++ == 0) set_enabled(false);
+  }
+  void end_local() {
+    if (--guards_ == 0) set_enabled(true);
+  }
+
+  std::atomic<int> guards_ = 0;  // they may end in any order
 };
 
 /// While it lives, backward() leaves the gradients local; the next one after it averages the whole sum.
@@ -30,19 +45,17 @@ class GradientExchange {
 ///   loss2.backward();
 class NoSync {
  public:
-  explicit NoSync(std::shared_ptr<GradientExchange> exchange)
-      : exchange_(std::move(exchange)), before_(exchange_->enabled()) {
-    exchange_->set_enabled(false);
+  explicit NoSync(std::shared_ptr<GradientExchange> exchange) : exchange_(std::move(exchange)) {
+    exchange_->begin_local();
   }
   ~NoSync() {
-    if (exchange_) exchange_->set_enabled(before_);
+    if (exchange_) exchange_->end_local();
   }
   NoSync(NoSync&&) noexcept = default;
   NoSync& operator=(NoSync&&) = delete;
 
  private:
   std::shared_ptr<GradientExchange> exchange_;
-  bool before_;
 };
 
 }  // namespace trireme

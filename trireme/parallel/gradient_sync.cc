@@ -9,21 +9,30 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <sstream>
+#include <utility>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/backward_watch.h"
 #include "trireme/parallel/bucket_plan.h"
 #include "trireme/parallel/bucket_reducer.h"
+#include "trireme/parallel/gradient_marks.h"
 #include "trireme/parallel/gradient_watch.h"
+#include "trireme/parallel/local_gradients.h"
 #include "trireme/parallel/model_parameters.h"
+#include "trireme/parallel/outside_leaves.h"
 #include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/roll_call.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/sync_batch_norm.h"
+#include "trireme/parallel/weight_marks.h"
+#include "trireme/parallel/wrapped_module.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme {
 namespace {
@@ -59,27 +68,30 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
  public:
   Impl(std::shared_ptr<torch::nn::Module> module, const Group& group, const DataParallelOptions& options)
       : module_(std::move(module)),
-        group_(group.new_group(all_ranks(group))),
+        group_(duplicate(group)),
         options_(options),
         hook_(compressed_gradients(options.gradient_compression, options.powersgd_rank)),
         parameters_(*module_),
         roll_call_(group_) {
     parallel::require_same_settings(kWho, {detail::describe(options)}, group_);
     require_same_model(*module_, group_, kWho);
-    if (parameters_.trainable().empty())
-      throw UsageError("DataParallel: the model has no parameter that requires a gradient; it needs no DataParallel");
+    if (module_->parameters().empty())
+      throw UsageError("DataParallel: the model has no parameters; there is nothing to average");
     broadcast_state(*module_, 0, group_);
+    const parallel::Replicas replicas = parallel::replicas_of(*module_);
+    beside_others_ = group_.size() > 1 || !replicas.splits.empty();
+    const std::string difference = parallel::difference_of_replicas(replicas, group_, kWho);
+    if (!difference.empty()) throw UsageError("{}", difference);
   }
 
   void start() {
-    if (group_.size() == 1) return;
-    watch_gradients();
+    if (beside_others_) watch_gradients();
+    wrapped_.emplace(module_, kWho, group_, /*keeps_equal=*/compares());
     parallel::listen_to_backwards(shared_from_this());
   }
 
   const Group& group() const { return group_; }
   void set_enabled(bool enabled) { enabled_ = enabled; }
-  bool enabled() const { return enabled_; }
 
   void set_hook(GradientHook hook) {
     if (backwards_ > 0)
@@ -91,7 +103,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   int bucket_count() const { return plan_ ? static_cast<int>(plan_->buckets.size()) : 0; }
   int gradient_count() const { return plan_ ? static_cast<int>(plan_->in_use.size()) : 0; }
 
-  void join(const std::function<void()>& train) {
+  void join(const std::function<void()>& train, torch::optim::Optimizer* optimizer) {
     if (group_.size() == 1) return train();
     if (options_.static_graph) throw UsageError("join() and static_graph = true do not go together; drop one of them");
     if (has_sync_batch_norm(*module_))
@@ -102,24 +114,50 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
       train();
       while (others_go_on()) shadow_backward();
       broadcast_state(*module_, last_active_, group_);  // the ranks of the last backward have made the same step
+      if (optimizer) broadcast_state_of(*optimizer);
     } catch (...) {
       joining_ = false;
-      group_.abort(fmt::format("rank {} left join() by an exception", group_.rank()));
+      group_.abort(fmt::format("{} left join() by an exception", own_place(group_)));
       throw;
     }
     joining_ = false;
+    joined_at_ = backwards_;
+    has_own_steps_ = has_own_steps_ || !optimizer;
   }
 
   void before_backward() override {
     const std::lock_guard lock(refresh_mutex_);
-    if (in_backward_ || parameters_.is_current(*module_)) return;
-    parallel::ModelParameters now(*module_);
-    const bool alike = now.fingerprint() == parameters_.fingerprint();
-    last_change_ = now.first_change_since(parameters_);
-    parameters_ = std::move(now);
-    if (!alike) forget_plan();
-    watch_gradients();
-    if (plan_) make_reducer();  // other tensors under the same names: the plan holds for them
+    if (!beside_others_ || in_backward_) return;
+    if (!parameters_.is_current(*module_)) follow_model();
+    averaging_ = false;
+    marks_.reset();
+    if (group_.size() == 1 || !parallel::is_only_backward()) return;
+    has_local_ = false;
+    own_step_ = compares() && !enabled_ && local_.were_stepped(trainable());
+    marks_.emplace(trainable());
+  }
+
+  // A loop that takes its gradients from here averages them by itself, or not at all. A look at gradients between
+  // averaged backwards is none of that.
+  void before_grad(const torch::autograd::edge_list& inputs) override {
+    if (!compares() || group_.size() == 1 || in_backward_ || !are_parameters(inputs)) return;
+    const bool stepped = by_hand_ && by_hand_->value_has_changed(trainable());
+    by_hand_.emplace(trainable(), [](size_t) { return true; });
+    if (!stepped || !std::has_single_bit(++steps_by_hand_)) return;
+    parallel::require_equal_parameters(
+        *module_, group_,
+        fmt::format("torch::autograd::grad(), whose gradients are of this rank alone, before step {} without an "
+                    "averaged backward(); all_reduce() them, or call backward()",
+                    steps_by_hand_ + 1),
+        parallel::NonFinite::allowed);
+  }
+
+  void after_backward() override {
+    if (group_.size() == 1 && enabled_) steps_.end_step();
+    if (group_.size() == 1 || averaging_ || !parallel::is_only_backward()) return;
+    refuse_unseen_gradients([&](size_t i) { return !enabled_ && local_.has(i); });
+    local_.end_of_backward(trainable());
+    if (has_local_) local_streak_.count(group_);
   }
 
  private:
@@ -130,11 +168,24 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   }
 
   const std::vector<parallel::ModelParameter>& trainable() const { return parameters_.trainable(); }
+  // False: the ranks may differ for a while, as in local SGD, and the program sees to it.
+  bool compares() const { return options_.parameter_check_interval > 0; }
+
+  void follow_model() {
+    parallel::ModelParameters now(*module_);
+    const bool alike = now.fingerprint() == parameters_.fingerprint();
+    last_change_ = now.first_change_since(parameters_);
+    parameters_ = std::move(now);
+    by_hand_.reset();  // it knows parameters by their places
+    if (!alike) forget_plan();
+    watch_gradients();
+    if (plan_) make_reducer();  // other tensors under the same names: the plan holds for them
+  }
 
   void watch_gradients() {
     watches_.clear();
     seen_.assign(trainable().size(), 0);
-    carry_over_local_gradients();
+    local_.follow(trainable());
     for (size_t i = 0; i < trainable().size(); ++i) {
       auto on_gradient = [weak = weak_from_this(), i] {
         if (const auto self = weak.lock()) self->on_gradient(i);
@@ -143,17 +194,16 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     }
   }
 
-  // Which parameters hold a local gradient is known by index; a change of the model gives them others.
-  void carry_over_local_gradients() {
-    local_.assign(trainable().size(), 0);
-    for (size_t i = 0; i < trainable().size(); ++i)
-      local_[i] = std::count(local_names_.begin(), local_names_.end(), trainable()[i].name) > 0;
-  }
-
   void forget_plan() {
     plan_.reset();
     reducer_.reset();
     if (!own_hook_) hook_ = compressed_gradients(options_.gradient_compression, options_.powersgd_rank);
+  }
+
+  bool are_parameters(const torch::autograd::edge_list& inputs) const {
+    return std::any_of(trainable().begin(), trainable().end(), [&](const parallel::ModelParameter& parameter) {
+      return !inputs.empty() && inputs.front().function.get() == parameter.accumulator.get();
+    });
   }
 
   // --- one backward, in the order of events
@@ -161,8 +211,12 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   void on_gradient(size_t index) {
     if (!in_backward_) {
       if (!enabled_) return note_local_gradient(index);
-      begin_backward();
+      if (group_.size() == 1)
+        begin_backward_alone();
+      else
+        begin_backward();
     }
+    if (group_.size() == 1) return;
     if (trainable()[index].tensor.grad().requires_grad())
       fail(
           "backward(create_graph = true): averaged gradients have no graph; use torch::autograd::grad() for a gradient "
@@ -174,33 +228,59 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   }
 
   void note_local_gradient(size_t index) {
-    if (local_[index] != 0) return;
-    local_[index] = 1;
-    local_names_.push_back(trainable()[index].name);
+    has_local_ = true;
+    if (std::exchange(own_step_, false)) check_own_step();
+    local_.note(index, trainable()[index]);
+  }
+
+  // All is well where the program averages by itself.
+  void check_own_step() {
+    local_.forget_weights();
+    if (std::has_single_bit(++own_steps_))
+      parallel::require_equal_parameters(
+          *module_, group_,
+          fmt::format("backward() under no_sync(), after {} steps with gradients that no backward() has averaged (end "
+                      "no_sync() for the last backward() before the optimizer steps)",
+                      own_steps_),
+          parallel::NonFinite::allowed);
   }
 
   void begin_backward() {
     if (broken_)
       throw PeerError(
-          "rank {}: an earlier backward() has failed, so the ranks' gradients can no longer be averaged; start "
+          "{}: an earlier backward() has failed, so the ranks' gradients can no longer be averaged; start "
           "again from a checkpoint, with a new world",
-          group_.rank());
+          own_place(group_));
     in_backward_ = true;
+    averaging_ = true;
     std::fill(seen_.begin(), seen_.end(), 0);
     order_.clear();
     at_the_end([](Impl& self) { self.end_backward(); });
     call_the_roll();
     ++backwards_;
+    by_hand_.reset();
+    outside_.look(static_cast<uint64_t>(backwards_), group_);
+    parallel::note_averaged_backward();
     check_parameters();
     if (!plan_) return;
     note_missing_gradients();
-    reducer_->arm(options_.find_unused_parameters ? not_in_this_graph() : std::vector<size_t>());
+    unused_ = options_.find_unused_parameters ? not_in_this_graph() : std::vector<size_t>();
+    reducer_->arm(unused_);
+  }
+
+  // Nothing is averaged, but layers are split over other ranks.
+  void begin_backward_alone() {
+    in_backward_ = true;
+    at_the_end([](Impl& self) { self.in_backward_ = false; });
+    ++backwards_;
+    check_parameters();
   }
 
   // A rank that learns waits for the answer, since it must not learn alone; so do all ranks inside of join(). Otherwise
   // the backward goes on: if the model of another rank has changed, that rank ends it.
   void call_the_roll() {
-    roll_call_.begin({.active = true, .model = known_model()});
+    weights_changed_ = compares() && local_.weights_have_changed(trainable());
+    roll_call_.begin({.active = true, .model = known_model(), .look = weights_changed_});
     active_ = all_ranks(group_);
     if (!joining_ && plan_) return;
     roll_call_.wait();
@@ -216,20 +296,52 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     const int other = roll_call_.with_another_model();
     if (other < 0) return;
     if (last_change_.empty()) barrier(group_);
-    fail(fmt::format(
-        "{} on rank {} since it was wrapped, but not on rank {}; change the model in the same way on every rank",
-        last_change_, group_.rank(), other));
+    fail(fmt::format("{} on {} since it was wrapped, but not on {}; change the model in the same way on every rank",
+                     last_change_, own_place(group_), place_of(group_, other)));
   }
 
   void check_parameters() {
     const int interval = options_.parameter_check_interval;
+    const int64_t number = backwards_ - joined_at_;
     const bool due = interval > 0 && backwards_ % interval == 0;
-    const bool early = backwards_ < interval && std::has_single_bit(static_cast<uint64_t>(backwards_));
-    const bool changed = !plan_ && backwards_ > 1;  // new parameters must start equal
-    if (joining_ || !(due || early || changed)) return;
+    const bool early = number < interval && std::has_single_bit(static_cast<uint64_t>(number));
+    const bool changed = group_.size() > 1 && !plan_ && backwards_ > 1;  // new parameters must start equal
+    if (!all_are_active() || !(due || early || changed)) return;
     // Early on, a loss that grows beyond all numbers is soon seen by the loop, which can say more.
     const parallel::NonFinite non_finite = due || changed ? parallel::NonFinite::error : parallel::NonFinite::allowed;
-    parallel::require_equal_parameters(*module_, group_, fmt::format("backward() number {}", backwards_), non_finite);
+    const std::string when = this_backward();
+    check_replicas(when);
+    if (group_.size() > 1) parallel::require_equal_parameters(*module_, group_, when, non_finite);
+  }
+
+  // Ranks that have run out of data inside of join() do not step.
+  bool all_are_active() const { return group_.size() == 1 || active_.size() == static_cast<size_t>(group_.size()); }
+
+  // For messages: its number, and what may have made the parameters differ.
+  std::string this_backward() const {
+    std::string text = fmt::format("backward() number {}", backwards_);
+    if (weights_changed_) text += ", the first since the weights were changed after one under no_sync()";
+    if (has_own_steps_)
+      text +=
+          " (ranks that ran out of data in join() have made fewer steps of their optimizers: call "
+          "join(train, optimizer))";
+    return text;
+  }
+
+  // Weights were changed between a backward under no_sync() and this one: by an optimizer, or alike on all ranks.
+  void check_changed_weights() {
+    weights_changed_ = roll_call_.look();
+    if (weights_changed_ && all_are_active())
+      parallel::require_equal_parameters(*module_, group_, this_backward(), parallel::NonFinite::allowed);
+    weights_changed_ = false;
+  }
+
+  void check_replicas(const std::string& when) {
+    const parallel::Replicas replicas = parallel::replicas_of(*module_);
+    const std::string difference = parallel::difference_of_replicas(replicas, group_, when);
+    if (difference.empty()) return;
+    if (parallel::must_stay_equal(replicas)) fail(difference);
+    log_warning("{}", difference);
   }
 
   // An exception may end the backward instead: some ranks may have averaged what others have not, and some wait for what
@@ -245,9 +357,9 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     in_backward_ = false;
     broken_ = true;
     try {
-      group_.abort(fmt::format("an exception has ended the backward() of rank {}", group_.rank()));
+      group_.abort(fmt::format("an exception has ended the backward() of {}", own_place(group_)));
     } catch (const std::exception& error) {
-      log_warning("rank {}: cannot tell the others that backward() has failed: {}", group_.rank(), error.what());
+      log_warning("{}: cannot tell the others that backward() has failed: {}", own_place(group_), error.what());
     }
   }
 
@@ -255,6 +367,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   // waits for the buckets, later, by the last gradient. So the rest of our end is queued behind it.
   void end_backward() {
     const torch::NoGradGuard no_grad;
+    refuse_unseen_gradients([&](size_t i) { return seen_[i] > 0; });
     if (!plan_) {
       learn({order_, used_here()});
       finish_backward();
@@ -270,22 +383,38 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     });
   }
 
-  // What no gradient has filled: local gradients of an earlier backward. With find_unused_parameters the reducer was
-  // told when it was armed.
+  // The graph of a forward that ran before its parameter was changed calls no hook, so its gradient would not be
+  // averaged. Called before averages are written, which are changes too.
+  void refuse_unseen_gradients(const std::function<bool(size_t)>& is_seen) {
+    const std::lock_guard lock(refresh_mutex_);
+    for (size_t i = 0; marks_ && i < trainable().size(); ++i)
+      if (!is_seen(i) && marks_->has_changed(i, trainable()[i]))
+        fail(
+            fmt::format("parameter {} was changed between forward and backward (Module::to(), set_data()), so its "
+                        "gradient cannot be averaged; change the model before forward, or after backward",
+                        trainable()[i].name));
+  }
+
+  // What no gradient has filled: local gradients of an earlier backward. With find_unused_parameters also what was in
+  // the graph but has got no gradient; the rest the reducer was told when it was armed.
   void complete_buckets() {
     refuse_newly_used_local_gradients();
     if (options_.static_graph && !reducer_graph_known_) {
       reducer_graph_known_ = true;
+      static_graph_ = seen_;
       reducer_->reduce_late();
       return;
     }
-    if (options_.find_unused_parameters) return;
+    if (options_.static_graph) refuse_another_graph();
     std::vector<std::string> missing;
     std::vector<size_t> ready;
     for (size_t place = 0; place < plan_->in_use.size(); ++place) {
       const size_t index = plan_->in_use[place];
-      if (seen_[index] == 0 && local_[index] != 0) ready.push_back(place);
-      if (seen_[index] == 0 && local_[index] == 0) missing.push_back(trainable()[index].name);
+      if (seen_[index] > 0 || std::binary_search(unused_.begin(), unused_.end(), place)) continue;
+      if (options_.find_unused_parameters || local_.has(index))
+        ready.push_back(place);
+      else
+        missing.push_back(trainable()[index].name);
     }
     if (!missing.empty())
       fail(
@@ -295,10 +424,20 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     for (const size_t place : ready) reducer_->mark_ready(place);
   }
 
+  // The reducer waits for as many gradients as in the first backward that it has seen.
+  void refuse_another_graph() {
+    for (size_t i = 0; i < seen_.size(); ++i)
+      if (seen_[i] > 0 && seen_[i] < static_graph_[i])
+        fail(
+            fmt::format("parameter {} got {} gradients in this backward and {} in the first; with static_graph = true "
+                        "every backward must run the same graph: drop that option",
+                        trainable()[i].name, seen_[i], static_graph_[i]));
+  }
+
   void refuse_newly_used_local_gradients() {
     std::vector<std::string> names;
     for (size_t i = 0; i < trainable().size(); ++i)
-      if (local_[i] != 0 && plan_->place[i] < 0) names.push_back(trainable()[i].name);
+      if (local_.has(i) && plan_->place[i] < 0) names.push_back(trainable()[i].name);
     if (!names.empty()) fail_for_new_use(names);
   }
 
@@ -306,10 +445,12 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     if (options_.broadcast_buffers && !module_->buffers().empty())
       broadcast_tensors(module_->buffers(), active_.front(), group_);
     last_active_ = active_.front();
-    std::fill(local_.begin(), local_.end(), 0);
-    local_names_.clear();
+    check_changed_weights();
+    local_.clear();
+    local_streak_.end();
     last_change_.clear();
     in_backward_ = false;
+    steps_.end_step();
   }
 
   [[noreturn]] void fail_for_new_use(const std::vector<std::string>& names) {
@@ -321,14 +462,14 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 
   [[noreturn]] void fail(const std::string& reason) {
     group_.abort(reason);
-    throw UsageError("rank {}: {}", group_.rank(), reason);
+    throw UsageError("{}: {}", own_place(group_), reason);
   }
 
   // --- learning
 
   std::vector<uint8_t> used_here() const {
     std::vector<uint8_t> used;
-    for (size_t i = 0; i < seen_.size(); ++i) used.push_back(seen_[i] > 0 || local_[i] != 0);
+    for (size_t i = 0; i < seen_.size(); ++i) used.push_back(seen_[i] > 0 || local_.has(i));
     return used;
   }
 
@@ -378,13 +519,18 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 
   // --- unused parameters
 
-  // The places of parameters that this backward will not reach. The engine knows its graph; asked by the first
-  // gradient.
+  // The places of parameters that this backward will not reach. The engine knows its graph, and with
+  // backward(inputs = …) which part of it runs; asked by the first gradient.
   std::vector<size_t> not_in_this_graph() const {
     const auto* nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
+    const auto* runs = torch::autograd::get_current_graph_task_exec_info();  // empty: all of it
     std::vector<size_t> places;
-    for (size_t place = 0; place < plan_->in_use.size(); ++place)
-      if (!nodes->contains(trainable()[plan_->in_use[place]].accumulator.get())) places.push_back(place);
+    for (size_t place = 0; place < plan_->in_use.size(); ++place) {
+      auto* const node = trainable()[plan_->in_use[place]].accumulator.get();
+      const auto found = runs->find(node);
+      const bool will_run = runs->empty() || (found != runs->end() && found->second.should_execute());
+      if (!nodes->contains(node) || !will_run) places.push_back(place);
+    }
     return places;
   }
 
@@ -404,12 +550,24 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 
   // --- ranks that have run out of data
 
+  // The state of the optimizer, options included, is then that of a rank that has made all steps.
+  void broadcast_state_of(torch::optim::Optimizer& optimizer) {
+    std::ostringstream mine;
+    if (group_.rank() == last_active_) torch::save(optimizer, mine);
+    std::istringstream theirs(broadcast_object(mine.str(), last_active_, group_));
+    if (group_.rank() != last_active_) torch::load(optimizer, theirs, module_->parameters()[0].device());
+  }
+
   // Called between backwards, by a rank that has left `train`: whether others have begun one.
   bool others_go_on() {
     roll_call_.begin({.active = false, .model = known_model()});
     roll_call_.wait();
     active_ = roll_call_.active();
     return !active_.empty();
+  }
+
+  void drop_gradients() {
+    for (const parallel::ModelParameter& parameter : trainable()) parameter.tensor.mutable_grad().reset();
   }
 
   // The collectives of one backward of the others, with nothing to give.
@@ -419,8 +577,9 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     ++backwards_;
     std::fill(seen_.begin(), seen_.end(), 0);
     if (!plan_) {
-      for (const parallel::ModelParameter& parameter : trainable()) parameter.tensor.mutable_grad().reset();
+      drop_gradients();
       learn({{}, used_here()});
+      drop_gradients();  // of the others' step; the next backward here would add to them
     } else {
       reducer_->reduce_zeros();
       note_missing_gradients();
@@ -436,27 +595,43 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   bool own_hook_ = false;  // hook_ is the user's
   std::atomic<bool> enabled_ = true;
   bool joining_ = false;
+  bool beside_others_ = false;  // there are ranks whose gradients are averaged with these, or that split its layers
 
   std::mutex refresh_mutex_;  // two threads may begin backwards of two models
   parallel::ModelParameters parameters_;
   std::vector<std::unique_ptr<parallel::GradientWatch>> watches_;  // one for each trainable parameter
   std::string last_change_;                                        // of the model, until a backward has ended
+  std::optional<parallel::GradientMarks> marks_;                   // when it began; none: others run beside it
 
   parallel::RollCall roll_call_;
   std::atomic<bool> in_backward_ = false;
-  bool broken_ = false;                   // a backward has not come to its end
-  int64_t backwards_ = 0;                 // averaged ones
-  std::vector<int> seen_;                 // how often each parameter has got its gradient in this backward
-  std::vector<uint8_t> local_;            // whether it holds a gradient of a backward under no_sync
-  std::vector<std::string> local_names_;  // the same by name, which survives a change of the model
-  std::vector<int64_t> order_;            // in which the gradients have come
-  std::vector<int> active_;               // the ranks that take part
-  int last_active_ = 0;                   // the first of those that took part in the last backward
-  std::vector<bool> had_no_gradient_;     // when this backward began
+  std::atomic<bool> averaging_ = false;  // the backward under way, or the last one, averages
+  bool broken_ = false;                  // a backward has not come to its end
+  int64_t backwards_ = 0;                // averaged ones
+  int64_t joined_at_ = 0;                // their number when join() was last left
+  bool has_own_steps_ = false;           // join() was left by ranks that have made different numbers of steps
+  std::vector<int> seen_;                // how often each parameter has got its gradient in this backward
+  parallel::LocalGradients local_;
+  parallel::LocalStreak local_streak_;
+  bool weights_changed_ = false;                  // between a backward under no_sync and this one
+  uint64_t own_steps_ = 0;                        // that were noticed
+  bool has_local_ = false;                        // this backward gave local gradients
+  bool own_step_ = false;                         // local gradients were stepped before this backward
+  std::optional<parallel::WeightMarks> by_hand_;  // at the last autograd::grad() of parameters
+  uint64_t steps_by_hand_ = 0;
+  parallel::OutsideLeaves outside_;
+  std::vector<int64_t> order_;         // in which the gradients have come
+  std::vector<size_t> unused_;         // places that the reducer was told to do without
+  std::vector<int> active_;            // the ranks that take part
+  int last_active_ = 0;                // the first of those that took part in the last backward
+  std::vector<bool> had_no_gradient_;  // when this backward began
 
   std::optional<parallel::BucketPlan> plan_;  // none: the next backward learns
   std::unique_ptr<parallel::BucketReducer> reducer_;
   bool reducer_graph_known_ = false;
+  std::vector<int> static_graph_;  // seen_ of the backward in which it became known
+  watch::StepCounter steps_{watch::StepCounter::Source::backwards};
+  std::optional<parallel::WrappedModule> wrapped_;
 };
 
 GradientSync::GradientSync(std::shared_ptr<torch::nn::Module> module, const Group& group,
@@ -474,14 +649,11 @@ const Group& GradientSync::group() const {
 void GradientSync::set_enabled(bool enabled) {
   impl_->set_enabled(enabled);
 }
-bool GradientSync::enabled() const {
-  return impl_->enabled();
-}
 void GradientSync::set_hook(GradientHook hook) {
   impl_->set_hook(std::move(hook));
 }
-void GradientSync::join(const std::function<void()>& train) {
-  impl_->join(train);
+void GradientSync::join(const std::function<void()>& train, torch::optim::Optimizer* optimizer) {
+  impl_->join(train, optimizer);
 }
 int GradientSync::bucket_count() const {
   return impl_->bucket_count();

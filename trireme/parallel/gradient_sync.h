@@ -8,19 +8,22 @@
 //               only when armed, so the first gradient of each backward arms it.
 //   end         the engine's own callback, when the last gradient of a backward is there. What the Reducer has not
 //               finished by then can never be finished: a parameter that was in use has got no gradient.
-//   local       a gradient that came under no_sync and has not been averaged yet.
+//   local       a gradient that came under no_sync and has not been averaged yet (local_gradients.h).
 //
 // No backward is left out
 //   Hooks are tied to gradient accumulators, and a parameter may get another one, or be new. So the model's tree is
 //   compared with what is known before every backward (backward_watch.h, a few microseconds); if it has changed, the
 //   hooks move and this backward learns. Each backward begins with a message of 16 bytes that tells the ranks what the
 //   others know of their models: when the model of one rank alone has changed, that is an error on every rank.
+//   When a model changes after the forward, the graph of that forward calls no hook. Such gradients are found at the end
+//   of the backward (gradient_marks.h) and are an error on every rank, unless several threads run backwards.
 //
 // Everything that travels uses a group of its own, so that collectives of the user (or of SyncBatchNorm) inside a
 // backward cannot get between two buckets in different places on different ranks.
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
 
 #include <functional>
 #include <memory>
@@ -43,7 +46,9 @@ struct DataParallelOptions {
   int powersgd_rank = 4;
   /// Every so many averaged backwards the ranks compare checksums of their parameters; 0: never. A parameter that
   /// differs or is not finite is a UsageError on every rank. Before the first of these looks, differences alone are
-  /// looked for at the 1st, 2nd, 4th, 8th backward and so on.
+  /// looked for at the 1st, 2nd, 4th, 8th backward and so on. Where layers are split over other ranks, those compare what
+  /// each of them has whole; on a GPU a difference, which may come of rounding, is only a warning.
+  /// Weights that were stepped with gradients of one rank alone are compared in the next backward under no_sync(), too.
   int parameter_check_interval = 200;
 };
 
@@ -62,11 +67,10 @@ class GradientSync final : public GradientExchange {
   GradientSync& operator=(const GradientSync&) = delete;
 
   const Group& group() const override;
-  void set_enabled(bool enabled) override;
-  bool enabled() const override;
   /// Before the first backward.
   void set_hook(GradientHook hook);
-  void join(const std::function<void()>& train);
+  /// The state of the optimizer, if there is one, is at the end that of a rank that was last.
+  void join(const std::function<void()>& train, torch::optim::Optimizer* optimizer = nullptr);
 
   /// After the first backward, else 0.
   int bucket_count() const;
@@ -74,6 +78,8 @@ class GradientSync final : public GradientExchange {
   int gradient_count() const;
 
  private:
+  void set_enabled(bool enabled) override;
+
   class Impl;
   std::shared_ptr<Impl> impl_;
 };

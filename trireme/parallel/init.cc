@@ -7,6 +7,7 @@
 
 #include "trireme/comm/backends/gloo.h"
 #include "trireme/comm/backends/nccl.h"
+#include "trireme/comm/collective_count.h"
 #include "trireme/comm/foreign_store.h"
 #include "trireme/comm/group_state.h"
 #include "trireme/comm/shared_tensors.h"
@@ -14,7 +15,10 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
+#include "trireme/core/text.h"
 #include "trireme/core/thread_annotations.h"
+#include "trireme/parallel/backward_watch.h"
+#include "trireme/parallel/wrapped_module.h"
 #include "trireme/store/job.h"
 
 namespace trireme {
@@ -59,6 +63,17 @@ std::string own_address(const ParallelEnv& env) {
   return env.master ? source_ip_towards(env.master->host) : "";
 }
 
+constexpr int kLogCalls = 3;  // GLOG_v
+
+comm::Check check_of(const InitOptions& options) {
+  const auto text = env::get_nonempty("TRIREME_CHECK");
+  if (options.check) return *options.check ? comm::Check::always : comm::Check::off;
+  if (!text) return comm::Check::between_hosts;
+  if (*text != "0" && *text != "1")
+    throw UsageError("TRIREME_CHECK={}: must be 1 (always), 0 (never) or unset (between hosts)", *text);
+  return *text == "1" ? comm::Check::always : comm::Check::off;
+}
+
 comm::ContextOptions context_options(const World::State& state, const InitOptions& options, int world_number) {
   const ParallelEnv& env = state.job.env;
   comm::ContextOptions result;
@@ -68,7 +83,9 @@ comm::ContextOptions context_options(const World::State& state, const InitOption
   result.address = own_address(env);
   result.backend = options.backend.empty() ? env::get_nonempty("TRIREME_BACKEND").value_or("auto") : options.backend;
   result.timeout = options.timeout.value_or(env.pg_timeout);
-  result.check = options.check.value_or(env::get("TRIREME_CHECK") == "1");
+  result.check = check_of(options);
+  result.log_calls = parse_int(env::get("GLOG_v").value_or(""), 0, 1'000'000).value_or(0) >= kLogCalls;
+  result.wait_at_once = env::get("FLAGS_benchmark") == "1";
   result.mpi = is_mpi(env);
   if (env::get_nonempty("TRIREME_STORE")) result.attempt = env.restart_count;
   if (state.device.is_cuda()) {
@@ -107,6 +124,21 @@ World make_world(const InitOptions& options, int number) {
   return world;
 }
 
+constexpr int64_t kFewBackwards = 10;  // what a program may do for itself
+
+constexpr int64_t kManyBackwards = 100;  // for each collective: more than a program adds up that averages by itself
+
+// The launcher sees ranks that never join; these have joined, and then forgotten each other.
+void warn_if_nothing_was_averaged(const World& world) {
+  const int64_t backwards = parallel::backwards_begun();
+  if (world.size() == 1 || world.rank() != 0 || parallel::averaged_backwards() > 0) return;
+  if (backwards < kFewBackwards || comm::collectives_begun() * kManyBackwards >= backwards) return;
+  log_warning(
+      "none of the {} calls of backward() on rank 0 was averaged over the {} ranks; if they train one model, each has "
+      "trained alone: give the world to DataParallel",
+      backwards, world.size());
+}
+
 }  // namespace
 
 const ParallelEnv& World::env() const {
@@ -143,6 +175,7 @@ void destroy_parallel_env() {
   std::optional<World> last;  // ends outside of the lock
   const std::lock_guard lock(g_mutex);
   last.swap(g_world);
+  if (last) warn_if_nothing_was_averaged(*last);
   forget_world_group();
 }
 

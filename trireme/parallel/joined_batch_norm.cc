@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/nn/fused/batch_norm_act.h"
 
 namespace trireme::parallel {
 namespace {
@@ -44,20 +45,40 @@ Statistics local_statistics(const torch::Tensor& x) {
   return {mean, variance, count};
 }
 
+class GroupPeers : public nn::NormPeers {
+ public:
+  explicit GroupPeers(Group group) : group_(std::move(group)) {}
+
+  torch::Tensor join(const torch::Tensor& moments) const override {
+    const int64_t channels = moments.numel() / 2;
+    torch::Tensor all = torch::empty({group_.size(), moments.numel()}, moments.options());
+    all_gather(all, moments, group_);
+    const torch::Tensor counts = all.narrow(1, 2 * channels, 1);
+    const torch::Tensor total = counts.sum(0);
+    const torch::Tensor means = all.narrow(1, 0, channels);
+    const torch::Tensor mean = (means * counts).sum(0) / total;
+    const torch::Tensor variance =
+        ((all.narrow(1, channels, channels) + (means - mean).square()) * counts).sum(0) / total;
+    return torch::cat({mean, variance, total});
+  }
+
+  torch::Tensor sum(const torch::Tensor& sums) const override {
+    torch::Tensor all = sums.clone();
+    all_reduce(all, ReduceOp::sum, group_);
+    return all;
+  }
+
+ private:
+  Group group_;
+};
+
 Statistics joined_statistics(const torch::Tensor& x, const Group& group) {
   const Statistics mine = local_statistics(x);
   const int64_t channels = mine.mean.numel();
-  const torch::Tensor packed =
-      torch::cat({mine.mean, mine.variance, torch::full({1}, mine.count, mine.mean.options())}).to(torch::kDouble);
-  torch::Tensor all = torch::empty({group.size(), packed.numel()}, packed.options());
-  all_gather(all, packed, group);
-  const torch::Tensor counts = all.narrow(1, 2 * channels, 1);
-  const torch::Tensor total = counts.sum();
-  const torch::Tensor means = all.narrow(1, 0, channels);
-  const torch::Tensor mean = (means * counts).sum(0) / total;
-  const torch::Tensor variance =
-      ((all.narrow(1, channels, channels) + (means - mean).square()) * counts).sum(0) / total;
-  return {mean.to(x.scalar_type()), variance.to(x.scalar_type()), total.item<double>()};
+  const torch::Tensor all = GroupPeers(group).join(
+      torch::cat({mine.mean, mine.variance, torch::full({1}, mine.count, mine.mean.options())}).to(torch::kDouble));
+  return {all.narrow(0, 0, channels).to(x.scalar_type()), all.narrow(0, channels, channels).to(x.scalar_type()),
+          all[2 * channels].item<double>()};
 }
 
 void update_running(const JoinedBatchNormOptions& options, const Statistics& joined) {
@@ -107,9 +128,8 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
     const torch::Tensor dy = gradients[0].to(normal.scalar_type());
     const torch::Tensor sum_dy = dy.sum(reduced_dims(dy));
     const torch::Tensor sum_dy_normal = (dy * normal).sum(reduced_dims(dy));
-    const torch::Tensor sums = torch::stack({sum_dy, sum_dy_normal});
-    all_reduce(sums, ReduceOp::sum, group);
-    const torch::Tensor means = sums / context->saved_data["count"].toDouble();
+    const torch::Tensor sums = GroupPeers(group).sum(torch::stack({sum_dy, sum_dy_normal}).to(torch::kDouble));
+    const torch::Tensor means = (sums / context->saved_data["count"].toDouble()).to(normal.scalar_type());
     torch::Tensor scale = inverse;
     if (weight.defined()) scale = scale * weight;
     const torch::Tensor dx =
@@ -119,11 +139,28 @@ class SyncBatchNorm : public torch::autograd::Function<SyncBatchNorm> {
   }
 };
 
+bool can_fuse(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
+              const std::optional<torch::Tensor>& bias) {
+  const auto fits = [&](const std::optional<torch::Tensor>& row) {
+    return row && row->defined() && row->options().type_equal(input.options()) && row->is_contiguous() &&
+           row->numel() == input.size(1);
+  };
+  return nn::fused::can_fuse_input(input) && fits(weight) && fits(bias);
+}
+
 }  // namespace
+
+std::shared_ptr<const nn::NormPeers> norm_peers_of(const Group& group) {
+  return std::make_shared<GroupPeers>(group);
+}
 
 torch::Tensor joined_batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
                                 const std::optional<torch::Tensor>& bias, const JoinedBatchNormOptions& options) {
-  return SyncBatchNorm::apply(input, weight, bias, options);
+  if (!can_fuse(input, weight, bias)) return SyncBatchNorm::apply(input, weight, bias, options);
+  const nn::fused::Normalised result = nn::fused::normalise_act(
+      {.x = input, .weight = *weight, .bias = *bias, .epsilon = options.epsilon}, norm_peers_of(options.group));
+  update_running(options, {result.statistics[0], result.statistics[2], result.count});
+  return result.y;
 }
 
 }  // namespace trireme::parallel

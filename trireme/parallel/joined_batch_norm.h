@@ -3,11 +3,16 @@
 
 #include <torch/types.h>
 
+#include <memory>
 #include <optional>
 
 #include "trireme/comm/group.h"
+#include "trireme/nn/batch_norm_state.h"
 
 namespace trireme::parallel {
+
+/// What the ranks of the group exchange.
+std::shared_ptr<const nn::NormPeers> norm_peers_of(const Group& group);
 
 struct JoinedBatchNormOptions {
   torch::Tensor running_mean;  ///< updated; undefined: no statistics are kept
@@ -17,7 +22,8 @@ struct JoinedBatchNormOptions {
   Group group;
 };
 
-/// Forward and backward are collectives of the group. Batches may differ in size between ranks.
+/// Forward and backward are collectives of the group. Batches may differ in size, type and layout between ranks. In the
+/// fused passes of nn/fused/ where they take the input.
 torch::Tensor joined_batch_norm(const torch::Tensor& input, const std::optional<torch::Tensor>& weight,
                                 const std::optional<torch::Tensor>& bias, const JoinedBatchNormOptions& options);
 

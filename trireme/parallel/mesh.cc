@@ -1,10 +1,10 @@
 #include "trireme/parallel/mesh.h"
 
 #include <algorithm>
-#include <numeric>
 #include <set>
 
 #include "trireme/comm/group_state.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
@@ -119,7 +119,7 @@ Mesh::Mesh(const Group& group, std::vector<MeshAxis> axes)
       coordinate_(parallel::coordinate_of(group.rank(), axes_)) {
   parallel::require_same_settings("Mesh", {"axes " + parallel::describe_sizes(axes_)}, group_);
   for (size_t i = 0; i < axes_.size(); ++i)
-    lines_.push_back(group_.new_group(parallel::ranks_along({i}, group_.rank(), axes_)));
+    lines_.push_back(new_line(group_, parallel::ranks_along({i}, group_.rank(), axes_), axes_[i].name));
   parallel::log_placement(group_, axes_);
 }
 

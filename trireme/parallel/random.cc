@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 
 namespace trireme {
@@ -83,8 +84,8 @@ void detail::require_same_random(const Group& group, torch::Device device, std::
   all_gather(all, mine, group);
   for (int rank = 1; rank < group.size(); ++rank)
     if (all[rank].item<int64_t>() != all[0].item<int64_t>())
-      throw UsageError("rank {} of {}: ranks 0 and {} of this axis draw different random numbers, so {}; {}",
-                       group.rank(), group.size(), rank, consequence, advice);
+      throw UsageError("{}: {} and {} draw different random numbers, so {}; {}", own_place(group), place_of(group, 0),
+                       place_of(group, rank), consequence, advice);
 }
 
 RankRandom::RankRandom(const Group& group) {

@@ -5,9 +5,15 @@
 #include "trireme/comm/collectives.h"
 
 namespace trireme::parallel {
+namespace {
+
+constexpr int64_t kActive = 1, kLook = 2;
+
+}  // namespace
 
 void RollCall::begin(const Answer& mine) {
-  mine_ = torch::tensor({int64_t{mine.active ? 1 : 0}, static_cast<int64_t>(mine.model)}, torch::kLong);
+  const int64_t flags = (mine.active ? kActive : 0) + (mine.look ? kLook : 0);
+  mine_ = torch::tensor({flags, static_cast<int64_t>(mine.model)}, torch::kLong);
   all_ = torch::zeros({group_.size(), 2}, torch::kLong);
   work_ = all_gather_async(all_, mine_, group_);
 }
@@ -15,8 +21,14 @@ void RollCall::begin(const Answer& mine) {
 std::vector<int> RollCall::active() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < group_.size(); ++rank)
-    if (answer(rank, 0) != 0) ranks.push_back(rank);
+    if ((answer(rank, 0) & kActive) != 0) ranks.push_back(rank);
   return ranks;
+}
+
+bool RollCall::look() const {
+  for (int rank = 0; rank < group_.size(); ++rank)
+    if ((answer(rank, 0) & kLook) != 0) return true;
+  return false;
 }
 
 int RollCall::with_another_model() const {

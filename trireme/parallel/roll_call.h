@@ -21,6 +21,7 @@ class RollCall {
   struct Answer {
     bool active = true;
     uint64_t model = 0;  ///< what must be equal on all ranks for a backward together
+    bool look = false;   ///< this rank wants all ranks' parameters to be compared
   };
 
   explicit RollCall(const Group& group) : group_(group) {}
@@ -30,6 +31,8 @@ class RollCall {
 
   /// After wait(): the ranks that take part in the backward, in rank order.
   std::vector<int> active() const;
+  /// After wait(): whether some rank wants a comparison.
+  bool look() const;
   /// After wait(): a rank whose model is not like this one's, or -1.
   int with_another_model() const;
 

@@ -24,6 +24,19 @@ TEST(RollCall, TellsWhichRanksTakePart) {
   });
 }
 
+TEST(RollCall, TellsThatSomeRankWantsALook) {
+  run_ranks(3, [](const Group& group) {
+    RollCall roll_call(group);
+    roll_call.begin({.look = group.rank() == 2});
+    roll_call.wait();
+    EXPECT_TRUE(roll_call.look());
+    EXPECT_THAT(roll_call.active(), ElementsAre(0, 1, 2)) << "to want a look is no absence";
+    roll_call.begin({});
+    roll_call.wait();
+    EXPECT_FALSE(roll_call.look());
+  });
+}
+
 TEST(RollCall, FindsARankWithAnotherModel) {
   run_ranks(3, [](const Group& group) {
     RollCall roll_call(group);

@@ -7,6 +7,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/group_state.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/optim/split_tensors.h"
@@ -23,13 +24,14 @@ std::string describe(const char* kind, const std::string& name, const torch::Ten
 }
 
 // "" when they agree.
-std::string first_difference(const std::vector<std::string>& theirs, const std::vector<std::string>& mine, int rank) {
+std::string first_difference(const std::vector<std::string>& theirs, const std::vector<std::string>& mine,
+                             const Group& group) {
   for (size_t i = 0; i < std::max(theirs.size(), mine.size()); ++i) {
     const std::string at_root = i < theirs.size() ? theirs[i] : "nothing more";
     const std::string here = i < mine.size() ? mine[i] : "nothing more";
     if (at_root != here)
-      return fmt::format("tensor {} of {} is {} on rank 0 and {} on rank {} (which has {})", i, theirs.size(), at_root,
-                         here, rank, mine.size());
+      return fmt::format("tensor {} of {} is {} on {} and {} on {}, which has {} tensors", i, theirs.size(), at_root,
+                         place_of(group, 0), here, own_place(group), mine.size());
   }
   return "";
 }
@@ -54,7 +56,7 @@ void require_same_model(const torch::nn::Module& module, const Group& group, con
   if (group.size() == 1) return;
   const std::vector<std::string> mine = describe_model(module);
   const std::vector<std::string> theirs = split(broadcast_object(join(mine, "\n"), 0, group), '\n');
-  for (const std::string& difference : all_gather_object(first_difference(theirs, mine, group.rank()), group))
+  for (const std::string& difference : all_gather_object(first_difference(theirs, mine, group), group))
     if (!difference.empty())
       throw UsageError("{}: the ranks have different models: {}; build the same model on every rank", who, difference);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
@@ -29,15 +30,11 @@ std::string named(const std::string& name, const std::vector<std::string>& mine)
   return fmt::format("{}\n{}", name, join(mine, "\n"));
 }
 
-int world_rank(const Group& group) {
-  return group.ranks()[static_cast<size_t>(group.rank())];
-}
-
 }  // namespace
 
 void require_same_settings(const char* who, const std::vector<std::string>& mine, const Group& group) {
   if (group.size() <= 1) return;
-  compare(who, all_gather_object(named(fmt::format("rank {}", world_rank(group)), mine), group));
+  compare(who, all_gather_object(named(own_place(group), mine), group));
 }
 
 // Each rank learns what all along its pipe have, then what those along its data axis have learnt: so all throw, or none.
@@ -45,7 +42,7 @@ void require_same_settings(const char* who, const std::vector<std::string>& mine
                            const Group& data) {
   const bool has_data = data.is_member() && data.size() > 1;
   const std::string place = has_data ? fmt::format(", data {}", data.rank()) : "";
-  const std::string me = fmt::format("pipe {}{} (rank {})", pipe.rank(), place, world_rank(pipe));
+  const std::string me = fmt::format("pipe {}{} (rank {})", pipe.rank(), place, world_rank(pipe, pipe.rank()));
   const std::string next(1, kNextRank);
   std::string all = join(all_gather_object(named(me, mine), pipe), next);
   if (has_data) all = join(all_gather_object(all, data), next);

@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "trireme/core/cxx20.h"
+#include "trireme/parallel/forward_phase.h"
 #include "trireme/parallel/init.h"
 #include "trireme/parallel/module_pointer.h"
 #include "trireme/parallel/sharded/shard_sync.h"
@@ -43,7 +44,8 @@
 namespace trireme {
 
 /// While it lives all parameters are whole on this rank, to read or write: to save, to load, to look at. Each rank keeps
-/// its part of what was written. Made and ended by all ranks at the same places.
+/// its part of what was written, so all write the same: else the next use of the model is a UsageError on every rank.
+/// Made and ended by all ranks at the same places.
 class GatheredParameters {
  public:
   explicit GatheredParameters(std::shared_ptr<ShardSync> sync) : sync_(std::move(sync)) { sync_->hold(); }
@@ -67,12 +69,13 @@ class ShardedDataParallel {
 
  public:
   /// Moves the module to world.device().
-  ShardedDataParallel(M module, const World& world, const ShardedOptions& options = {}) : module_(std::move(module)) {
+  [[nodiscard]] ShardedDataParallel(M module, const World& world, const ShardedOptions& options = {})
+      : module_(std::move(module)) {
     detail::module_pointer(module_)->to(world.device());
     sync_ = std::make_shared<ShardSync>(detail::module_pointer(module_), world, options);
   }
   /// Leaves it where it is.
-  ShardedDataParallel(M module, const Group& group, const ShardedOptions& options = {})
+  [[nodiscard]] ShardedDataParallel(M module, const Group& group, const ShardedOptions& options = {})
       : module_(std::move(module)),
         sync_(std::make_shared<ShardSync>(detail::module_pointer(module_), group, options)) {}
   ShardedDataParallel(ShardedDataParallel&&) noexcept = default;
@@ -84,6 +87,7 @@ class ShardedDataParallel {
   }
   template <typename... Args>
   auto forward(Args&&... args) {
+    const watch::PhaseScope phase(detail::forward_phase());
     sync_->rethrow_failure();
     auto output = module_->forward(std::forward<Args>(args)...);
     sync_->rethrow_failure();  // no exception leaves an operator, but it may have failed to get its parameters

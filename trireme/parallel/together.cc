@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
@@ -51,6 +52,7 @@ Failure decode(const std::string& text) {
           .text = fields.at(7)};
 }
 
+// `rank`: in the world.
 [[noreturn]] void rethrow(Failure failure, int rank) {
   const std::string message = fmt::format("rank {}: {}", rank, failure.text);
   if (failure.kind == Failure::usage) throw UsageError("{}", message);
@@ -76,9 +78,9 @@ void together(const Group& group, const std::function<void()>& work) {
   }
   const std::vector<std::string> all = all_gather_object(encode(failure), group);
   if (mine) std::rethrow_exception(mine);
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const Failure theirs = decode(all[rank]);
-    if (theirs.kind != Failure::none) rethrow(theirs, static_cast<int>(rank));
+  for (int member = 0; member < group.size(); ++member) {
+    const Failure theirs = decode(all[static_cast<size_t>(member)]);
+    if (theirs.kind != Failure::none) rethrow(theirs, world_rank(group, member));
   }
 }
 

@@ -3,22 +3,58 @@
 #include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace trireme::proc {
+namespace {
 
-Console::Console(int out_fd, int err_fd) : out_{out_fd, {}}, err_{err_fd, {}}, colour_(::isatty(err_fd) == 1) {}
+constexpr const char* kLineStart = "\r";
+constexpr const char* kEraseToEndOfLine = "\033[K";
+constexpr size_t kUnknownTerminal = 80;
+
+bool is_same_terminal(int a, int b) {
+  struct stat first {
+  }, second{};
+  return ::isatty(a) == 1 && ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && S_ISCHR(second.st_mode) &&
+         first.st_rdev == second.st_rdev;
+}
+
+// In the background, a line that is drawn again and again would disturb whoever types.
+bool in_foreground(int fd) {
+  const pid_t group = ::tcgetpgrp(fd);
+  return group == -1 || group == ::getpgrp();  // -1: not the terminal of this session
+}
+
+}  // namespace
+
+Console::Console(int out_fd, int err_fd)
+    : out_{out_fd, {}},
+      err_{err_fd, {}},
+      on_terminal_(::isatty(err_fd) == 1),
+      one_terminal_(is_same_terminal(out_fd, err_fd)) {}
 
 void Console::write(int owner, bool to_stderr, std::string_view prefix, std::string_view bytes) {
   const std::lock_guard lock(mutex_);
-  queue(to_stderr ? err_ : out_, joiner_.add(owner, prefix, bytes));
+  const bool with_status = to_stderr || one_terminal_;
+  std::string text = joiner_.add(owner, prefix, bytes);
+  if (with_status && !text.empty() && std::exchange(status_drawn_, false))
+    text = std::string(kLineStart) + kEraseToEndOfLine + text;
+  queue(with_status ? err_ : out_, text);  // on one terminal in one order
 }
 
 void Console::say(std::string_view line) {
   write(kLauncher, true, "", std::string(line) + "\n");
+}
+
+void Console::say_between_lines(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  if (!joiner_.in_line()) queue(err_, joiner_.add(kLauncher, "", line + "\n"));
 }
 
 void Console::queue(Sink& sink, const std::string& text) {
@@ -58,7 +94,32 @@ bool Console::flush_sink(Sink& sink) {
 bool Console::flush() {
   const std::lock_guard lock(mutex_);
   const bool out_done = flush_sink(out_);
-  return flush_sink(err_) && out_done;
+  const bool err_done = flush_sink(err_);
+  if (!status_drawn_ && !status_.empty()) draw_status();
+  return err_done && out_done;
+}
+
+size_t Console::columns() {
+  const std::lock_guard lock(mutex_);
+  winsize size{};
+  return ::ioctl(err_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUnknownTerminal;
+}
+
+void Console::show_status(std::string line) {
+  const std::lock_guard lock(mutex_);
+  if (!on_terminal_ || (line == status_ && status_drawn_)) return;
+  status_ = std::move(line);
+  if (!status_.empty())
+    draw_status();
+  else if (std::exchange(status_drawn_, false))
+    queue(err_, std::string(kLineStart) + kEraseToEndOfLine);
+}
+
+// In one write, so that nothing flickers. A terminal that is too slow gets it later.
+void Console::draw_status() {
+  if (joiner_.in_line() || !err_.held.empty() || !in_foreground(err_.fd)) return;
+  queue(err_, kLineStart + status_ + kEraseToEndOfLine);
+  status_drawn_ = true;
 }
 
 void Console::drain(Deadline deadline) {

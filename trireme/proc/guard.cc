@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstdlib>
@@ -129,8 +130,8 @@ void take_terminal() {
 
 class Guard {
  public:
-  Guard(int control, pid_t worker, int child_signals)
-      : control_(control), worker_(worker), child_signals_(child_signals) {}
+  Guard(int control, pid_t worker, int child_signals, int64_t grace_millis)
+      : control_(control), worker_(worker), child_signals_(child_signals), grace_millis_(grace_millis) {}
 
   [[noreturn]] void run() {
     for (;;) {
@@ -148,7 +149,7 @@ class Guard {
     if (killing_) return 50;  // freshly adopted leftovers must be found and killed too
     if (kill_at_ == 0) return -1;
     const int64_t left = kill_at_ - now_millis();
-    return left > 0 ? static_cast<int>(left) : 0;
+    return static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));
   }
 
   void drain_child_signals() {
@@ -184,6 +185,7 @@ class Guard {
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (size != sizeof order) return keeper_gone();
     if (order.signal == SIGKILL) return kill_everything();
+    if (order.signal != SIGSTOP && order.signal != SIGCONT) linger_millis_ = grace_millis_;
     send_to_all(order.signal);
   }
 
@@ -195,7 +197,7 @@ class Guard {
   }
 
   void kill_soon() {
-    if (kill_at_ == 0) kill_at_ = now_millis() + kLingerMillis;
+    if (kill_at_ == 0) kill_at_ = now_millis() + linger_millis_;
   }
 
   void kill_everything() {
@@ -217,6 +219,8 @@ class Guard {
   int control_;
   pid_t worker_;
   int child_signals_;
+  int64_t grace_millis_;
+  int64_t linger_millis_ = kLingerMillis;
   int64_t kill_at_ = 0;
   bool killing_ = false;
 };
@@ -249,7 +253,7 @@ int block_all_and_watch_children() {
   const int kept_control = ::dup3(::fcntl(control, F_DUPFD, 2), 0, O_CLOEXEC);
   const int kept_signals = ::dup3(::fcntl(child_signals, F_DUPFD, 2), 1, O_CLOEXEC);
   close_from(2);
-  Guard(kept_control, worker, kept_signals).run();
+  Guard(kept_control, worker, kept_signals, command.grace_millis).run();
 }
 
 }  // namespace

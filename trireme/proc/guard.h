@@ -10,8 +10,10 @@
 // What the guard promises:
 //   - It tells the keeper, over the control socket, that the worker started, failed to execute, or ended, and how.
 //   - An order from the keeper (a signal) reaches the worker's whole process group and every adopted leftover.
-//   - After the worker has ended, leftovers get SIGTERM, and SIGKILL kLinger later.
-//   - When the keeper is gone (the socket closes, however it died), the worker gets SIGTERM, and SIGKILL kLinger later.
+//   - After the worker has ended, leftovers get SIGTERM, and SIGKILL after the linger time. That is a second; after a
+//     signal from the keeper it is the command's grace, because a leftover may be the program that a shell has started,
+//     and be about to save.
+//   - When the keeper is gone (the socket closes, however it died), the same holds for the worker.
 //   - When the guard itself is killed, the kernel kills the worker (PR_SET_PDEATHSIG).
 //   - It ends when nothing it guards is left; the keeper sees the socket close.
 //
@@ -51,6 +53,7 @@ struct GuardedCommand {
   int standard_fds[3];                // become 0, 1, 2
   const std::vector<int>* inherited;  // stay open, under the same numbers (3 and above)
   const std::vector<int>* cpus;       // pinned to these when not empty
+  int64_t grace_millis;               // see above
   bool foreground;                    // the worker becomes the terminal's foreground process group
 };
 

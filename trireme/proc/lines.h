@@ -35,6 +35,8 @@ class LineJoiner {
  public:
   /// What to write so that `bytes` of `owner` appear with `prefix` before each of their lines.
   std::string add(int owner, std::string_view prefix, std::string_view bytes);
+  /// Whether the last line is unfinished.
+  bool in_line() const { return line_open_; }
 
  private:
   int owner_ = -1;

@@ -39,6 +39,18 @@ void LogFile::write(std::string_view bytes) {
   if (options_.max_bytes != 0 && size_ >= options_.max_bytes && (bytes.back() == '\n' || endless_line)) rotate();
 }
 
+bool LogFile::reopen_if_gone() {
+  struct stat named {
+  }, opened{};
+  if (!file_ || ::fstat(file_.get(), &opened) != 0) return false;
+  const bool found = ::stat(path_.c_str(), &named) == 0;
+  if (found ? named.st_ino == opened.st_ino && named.st_dev == opened.st_dev : errno != ENOENT) return false;
+  std::error_code ignored;  // open() says it
+  std::filesystem::create_directories(path_.parent_path(), ignored);
+  open(false);
+  return true;
+}
+
 void LogFile::rotate() {
   const auto numbered = [&](int n) { return std::filesystem::path(path_.string() + "." + std::to_string(n)); };
   std::error_code ignored;

@@ -25,6 +25,8 @@ class LogFile {
   /// Appends. After a failure (see error()) the file tries again with every write, so a disk that has room again is
   /// used.
   void write(std::string_view bytes);
+  /// When the name no longer leads to the open file, makes the folder and a new file. Whether that was so.
+  bool reopen_if_gone();
   const std::filesystem::path& path() const { return path_; }
   /// What went wrong first, if anything: "cannot write log/workerlog.0: No space left on device".
   const std::optional<std::string>& error() const { return error_; }

@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <thread>
@@ -128,6 +130,72 @@ TEST(Console, AClosedReaderIsNoError) {
   out.first.reset();
   console.say("to nobody");
   EXPECT_TRUE(console.flush());
+}
+
+// A terminal, and what has been written to it.
+struct Terminal {
+  Terminal() : master(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)) {
+    ::grantpt(master.get());
+    ::unlockpt(master.get());
+    slave.reset(::open(::ptsname(master.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
+    termios settings{};
+    ::tcgetattr(slave.get(), &settings);
+    settings.c_oflag &= ~static_cast<tcflag_t>(OPOST);  // a newline stays one byte
+    ::tcsetattr(slave.get(), TCSANOW, &settings);
+  }
+  std::string text() const { return read_available(master.get()); }
+  UniqueFd master, slave;
+};
+
+TEST(ConsoleStatus, StandsBelowAllOtherLines) {
+  const Terminal terminal;
+  Console console(terminal.slave.get(), terminal.slave.get());
+  console.show_status("step 1");
+  EXPECT_EQ(terminal.text(), "\rstep 1\033[K");
+  console.show_status("step 2");
+  EXPECT_EQ(terminal.text(), "\rstep 2\033[K");
+  console.write(0, false, "", "a line\n");
+  console.write(1, true, "", "another\n");
+  EXPECT_EQ(terminal.text(), "\r\033[Ka line\nanother\n") << "one order, and erased once";
+  console.flush();
+  EXPECT_EQ(terminal.text(), "\rstep 2\033[K");
+  console.show_status("");
+  EXPECT_EQ(terminal.text(), "\r\033[K");
+  console.flush();
+  EXPECT_EQ(terminal.text(), "");
+}
+
+TEST(ConsoleStatus, WaitsForTheEndOfALine) {
+  const Terminal terminal;
+  Console console(terminal.slave.get(), terminal.slave.get());
+  console.write(0, false, "", "name? ");
+  console.show_status("step 1");
+  console.flush();
+  EXPECT_EQ(terminal.text(), "name? ");
+  console.write(0, false, "", "yes\n");
+  console.flush();
+  EXPECT_EQ(terminal.text(), "yes\n\rstep 1\033[K");
+}
+
+TEST(ConsoleStatus, IsNothingElsewhere) {
+  const FdPair err = make_pipe();
+  const Terminal terminal;
+  Console console(terminal.slave.get(), err.second.get());
+  console.show_status("step 1");
+  console.write(0, false, "", "a line\n");
+  console.flush();
+  EXPECT_EQ(read_available(err.first.get()), "");
+  EXPECT_EQ(terminal.text(), "a line\n");
+}
+
+TEST(ConsoleStatus, OutputInAFileHasNoneOfIt) {
+  const FdPair out = make_pipe();
+  const Terminal terminal;
+  Console console(out.second.get(), terminal.slave.get());
+  console.show_status("step 1");
+  console.write(0, false, "", "a line\n");
+  EXPECT_EQ(read_available(out.first.get()), "a line\n");
+  EXPECT_EQ(terminal.text(), "\rstep 1\033[K");
 }
 
 TEST(ExitStatus, WordsAndShellCodes) {

@@ -111,6 +111,7 @@ int ProcessSet::start(const ProcessSpec& spec) {
   command.standard_fds[2] = spec.interactive ? 2 : err.second.get();
   command.inherited = &spec.inherited;
   command.cpus = &spec.cpus;
+  command.grace_millis = spec.grace.count();
   command.foreground = spec.interactive;
 
   auto child = std::make_unique<Child>();

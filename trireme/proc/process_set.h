@@ -31,6 +31,7 @@ struct ProcessSpec {
   std::vector<int> inherited = {};  // descriptors (3 and above) that stay open in the process, under the same number
   std::vector<int> cpus = {};       // pinned to these; empty: not pinned
   int input = -1;                   // becomes standard input; -1: /dev/null
+  Millis grace{1000};               // how long what it started may outlive it, once it was sent a signal
   bool interactive = false;         // gets the keeper's terminal, and no output is captured
 };
 

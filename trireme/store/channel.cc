@@ -75,6 +75,7 @@ Channel Channel::connect(const Endpoint& server, Deadline deadline) {
 Channel Channel::open(const Options& options, Deadline deadline) {
   return keep_trying(deadline, [&](Deadline attempt) {
     Channel channel = connect(options.server, attempt);
+    tune_control_socket(channel.socket_.get(), options.link_timeout);
     channel.greet(options, attempt);
     return channel;
   });
@@ -93,6 +94,9 @@ void Channel::greet(const Options& options, Deadline deadline) {
   const Message welcome = receive_expected(Type::welcome, deadline);
   if (!constant_time_equal(welcome.parts[0], server_proof(options.token, greeting)))
     throw PeerError("[store] {} does not know this job's token; is it another job's store?", to_string(server_));
+  const SessionKeys keys = session_keys(options.token, greeting);
+  reader_.open_with(keys.server);
+  sealer_.emplace(keys.client);
 }
 
 Token Channel::ask_for_token(Deadline deadline) {
@@ -128,6 +132,12 @@ Message Channel::request(const Message& message, Deadline deadline) {
 
 void Channel::send(const Message& message, Deadline deadline) {
   const std::string bytes = wire::encode(message);
+  if (!sealer_) return send_bytes(bytes, deadline);
+  for (size_t begin = 0; begin < bytes.size(); begin += kMaxRecord)
+    send_bytes(sealer_->seal(std::string_view(bytes).substr(begin, kMaxRecord)), deadline);
+}
+
+void Channel::send_bytes(std::string_view bytes, Deadline deadline) {
   for (size_t sent = 0; sent < bytes.size();) {
     const ssize_t n = ::send(socket_.get(), bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
     if (n >= 0) {
@@ -145,14 +155,12 @@ void Channel::send(const Message& message, Deadline deadline) {
 
 Message Channel::receive(Deadline deadline) {
   for (;;) {
-    wire::Decoded next = wire::decode(in_, wire::kMaxPayload);
+    wire::Decoded next = reader_.next(wire::kMaxPayload);
     if (next.status == wire::Status::bad)
-      throw PeerError("[store] {} does not speak as a Trireme store: {}; is another program on this port?",
-                      to_string(server_), next.error);
-    if (next.status == wire::Status::complete) {
-      std::string(in_, next.size).swap(in_);
-      return std::move(next.message);
-    }
+      throw PeerError("[store] {} sent a bad message: {}; {}", to_string(server_), next.error,
+                      sealer_ ? "somebody changes the traffic between these two addresses"
+                              : "is another program, or another version of Trireme, on this port?");
+    if (next.status == wire::Status::complete) return std::move(next.message);
     read_more(deadline);
   }
 }
@@ -161,7 +169,7 @@ void Channel::read_more(Deadline deadline) {
   char chunk[64u << 10];
   const ssize_t n = ::recv(socket_.get(), chunk, sizeof chunk, 0);
   if (n > 0) {
-    in_.append(chunk, static_cast<size_t>(n));
+    reader_.append({chunk, static_cast<size_t>(n)});
   } else if (n == 0) {
     throw ConnectionLost("[store] {} has closed the connection; did its launcher end?", to_string(server_));
   } else if (errno != EAGAIN && errno != EINTR) {

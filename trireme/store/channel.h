@@ -4,13 +4,16 @@
 //   wire::Message reply = channel.request({.type = wire::Type::time}, Deadline::in(5s));
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
 #include "trireme/core/fd.h"
 #include "trireme/core/net.h"
 #include "trireme/core/token.h"
+#include "trireme/store/sealed.h"
 #include "trireme/store/wire.h"
 
 namespace trireme::store {
@@ -29,6 +32,7 @@ class Channel {
     Endpoint server;
     Token token;
     std::string name{};
+    std::chrono::milliseconds link_timeout = kLinkTimeout;
   };
 
   /// Connects and proves the token, trying again until the deadline.
@@ -46,12 +50,14 @@ class Channel {
   std::string receive_challenge(Deadline deadline);
   wire::Message receive_expected(wire::Type type, Deadline deadline);
   void send(const wire::Message& message, Deadline deadline);
+  void send_bytes(std::string_view bytes, Deadline deadline);
   wire::Message receive(Deadline deadline);
   void read_more(Deadline deadline);
 
   Endpoint server_;
   UniqueFd socket_;
-  std::string in_;
+  MessageReader reader_;
+  std::optional<Sealer> sealer_;  // once the greeting has ended
 };
 
 }  // namespace trireme::store

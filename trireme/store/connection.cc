@@ -28,7 +28,7 @@ bool Connection::receive() {
     const ssize_t n = ::recv(socket_.get(), chunk, sizeof chunk, 0);
     if (n < 0) return try_later(errno);
     if (n == 0) return false;
-    if (state != State::closing) in_.append(chunk, static_cast<size_t>(n));
+    if (state != State::closing) reader_.append({chunk, static_cast<size_t>(n)});
     total += static_cast<size_t>(n);
     if (static_cast<size_t>(n) < sizeof chunk) break;
   }
@@ -36,37 +36,46 @@ bool Connection::receive() {
 }
 
 wire::Decoded Connection::next() {
-  const size_t limit = state == State::greeting ? wire::kMaxGreeting : wire::kMaxPayload;
-  wire::Decoded decoded = wire::decode(std::string_view(in_).substr(consumed_), limit);
-  if (decoded.status == wire::Status::complete) consumed_ += decoded.size;
-  if (decoded.status == wire::Status::incomplete) compact();
-  return decoded;
+  return reader_.next(state == State::greeting ? wire::kMaxGreeting : wire::kMaxPayload);
 }
 
-// Gives memory back once what is in it has been understood: a client that sent a large value once keeps none of it.
-void Connection::compact() {
-  if (consumed_ == 0) return;
-  std::string(in_, consumed_).swap(in_);
-  consumed_ = 0;
+void Connection::seal_with(const SessionKeys& keys) {
+  reader_.open_with(keys.client);
+  sealer_.emplace(keys.server);
 }
 
 void Connection::queue(Bytes bytes) {
-  unsent_ += bytes->size();
-  out_.push_back(std::move(bytes));
+  waiting_bytes_ += bytes->size();
+  waiting_.push_back({.bytes = std::move(bytes), .sealed = sealer_.has_value()});
+}
+
+std::string Connection::take_piece() {
+  const Outgoing& front = waiting_.front();
+  const std::string_view rest = std::string_view(*front.bytes).substr(taken_of_front_);
+  const std::string_view piece = rest.substr(0, kMaxRecord);
+  std::string bytes = front.sealed ? sealer_->seal(piece) : std::string(piece);
+  taken_of_front_ += piece.size();
+  waiting_bytes_ -= piece.size();
+  if (piece.size() == rest.size()) {
+    waiting_.pop_front();
+    taken_of_front_ = 0;
+  }
+  return bytes;
 }
 
 bool Connection::flush() {
-  while (!out_.empty()) {
-    const std::string& front = *out_.front();
-    const ssize_t n = ::send(socket_.get(), front.data() + sent_of_front_, front.size() - sent_of_front_,
-                             MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (unsent() > 0) {
+    if (sent_ == sending_.size()) {
+      sending_ = take_piece();
+      sent_ = 0;
+    }
+    const ssize_t n =
+        ::send(socket_.get(), sending_.data() + sent_, sending_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0) return try_later(errno);
-    sent_of_front_ += static_cast<size_t>(n);
-    unsent_ -= static_cast<size_t>(n);
-    if (sent_of_front_ < front.size()) continue;
-    out_.pop_front();
-    sent_of_front_ = 0;
+    sent_ += static_cast<size_t>(n);
   }
+  sending_ = {};
+  sent_ = 0;
   return true;
 }
 

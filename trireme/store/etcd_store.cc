@@ -1,5 +1,6 @@
 #include "trireme/store/etcd_store.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/backoff.h"
@@ -26,6 +27,11 @@ std::string bytes_field(const Json& object, const char* name) {
   Base64Decoded decoded = base64_decode(text_field(object, name));  // etcd leaves empty fields out
   if (!decoded.ok()) throw PeerError("[store] etcd sent a \"{}\" that is not Base64: {}", name, decoded.error);
   return std::move(decoded.bytes);
+}
+
+bool bool_field(const Json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_boolean() && found->get<bool>();
 }
 
 Json array_field(const Json& object, const char* name) {
@@ -78,6 +84,7 @@ EtcdStore::~EtcdStore() {
 }
 
 void EtcdStore::grant_lease() {
+  note_renewal(Clock::now());
   const Json answer =
       gateway_->post("/v3/lease/grant", {{"TTL", options_.lease_ttl.count()}, {"ID", 0}}, Repeat::harmless);
   lease_ = text_field(answer, "ID");
@@ -101,12 +108,27 @@ void EtcdStore::keep_lease_alive() {
 
 // False only when etcd says that the lease has ended; an outage may still pass.
 bool EtcdStore::renew_lease(EtcdGateway& gateway) try {
+  const auto sent = Clock::now();
   const Json answer = gateway.post("/v3/lease/keepalive", {{"ID", lease_}}, Repeat::harmless);
   const auto result = answer.find("result");
-  return result == answer.end() || parse_int(text_field(*result, "TTL"), 1, INT64_MAX).has_value();
+  const bool alive = result == answer.end() || parse_int(text_field(*result, "TTL"), 1, INT64_MAX).has_value();
+  if (alive) note_renewal(sent);
+  return alive;
 } catch (const Error& error) {
   log_warning("{}; the lease of {} s was not renewed", error.what(), options_.lease_ttl.count());
   return true;
+}
+
+void EtcdStore::note_renewal(Clock::time_point sent) {
+  const std::lock_guard lock(mutex_);
+  renewed_ = sent;
+}
+
+Millis EtcdStore::lease_left() {
+  const std::lock_guard lock(mutex_);
+  if (lease_lost_) return Millis(0);
+  const auto left = std::chrono::duration_cast<Millis>(renewed_ + options_.lease_ttl - Clock::now());
+  return std::max(left, Millis(0));
 }
 
 void EtcdStore::check_lease() {
@@ -136,7 +158,7 @@ bool EtcdStore::write_if_unchanged(const std::string& key, const Versioned& seen
   const Json success{{"request_put", put_request(full, value, lease_)}};
   const Json body{{"compare", Json::array({compare})}, {"success", Json::array({success})}};
   const Json answer = gateway_->post("/v3/kv/txn", body, Repeat::harmful);
-  return answer.value("succeeded", false);
+  return bool_field(answer, "succeeded");
 }
 
 void EtcdStore::set(const std::string& key, std::string_view value) {
@@ -186,8 +208,13 @@ bool EtcdStore::remove(const std::string& key) {
 std::map<std::string, std::string> EtcdStore::list(const std::string& prefix) {
   const Json answer = gateway_->post("/v3/kv/range", range_of(options_.prefix + prefix), Repeat::harmless);
   std::map<std::string, std::string> result;
-  for (const Json& entry : array_field(answer, "kvs"))
-    result.emplace(bytes_field(entry, "key").substr(options_.prefix.size()), bytes_field(entry, "value"));
+  for (const Json& entry : array_field(answer, "kvs")) {
+    const std::string key = bytes_field(entry, "key");
+    if (!key.starts_with(options_.prefix))
+      throw PeerError("[store] etcd at {} was asked for keys below {} and sent \"{}\"", to_string(options_.server),
+                      options_.prefix, printable(key));
+    result.emplace(key.substr(options_.prefix.size()), bytes_field(entry, "value"));
+  }
   return result;
 }
 

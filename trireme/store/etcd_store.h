@@ -46,6 +46,8 @@ class EtcdStore : public Store {
   std::string compare_set(const std::string& key, std::string_view expected, std::string_view desired) override;
   bool remove(const std::string& key) override;
   std::map<std::string, std::string> list(const std::string& prefix) override;
+  /// How long the keys stay for sure, whatever happens to etcd and to the way there. Requires a lease.
+  Millis lease_left();
 
  private:
   struct Versioned {
@@ -59,6 +61,7 @@ class EtcdStore : public Store {
   void grant_lease();
   void keep_lease_alive();
   bool renew_lease(EtcdGateway& gateway);
+  void note_renewal(Clock::time_point sent);
 
   const Options options_;
   const std::unique_ptr<EtcdGateway> gateway_;
@@ -67,6 +70,7 @@ class EtcdStore : public Store {
   std::condition_variable stop_;
   bool stopping_ TRIREME_GUARDED_BY(mutex_) = false;
   bool lease_lost_ TRIREME_GUARDED_BY(mutex_) = false;
+  Clock::time_point renewed_ TRIREME_GUARDED_BY(mutex_);  // when the last request that renewed the lease was sent
   std::thread keeper_;
 };
 

@@ -52,6 +52,16 @@ TEST_F(EtcdTest, AnEndedLeaseIsReported) {
   })) << text;
 }
 
+TEST_F(EtcdTest, ALeaseThatIsNotRenewedRunsOut) {
+  EtcdStore member(options(2s));
+  EXPECT_GT(member.lease_left(), 0s);
+  EXPECT_LE(member.lease_left(), 2s);
+  etcd_.kill();
+  EXPECT_TRUE(eventually([&] { return member.lease_left() == 0s; }));
+  etcd_.start();
+  EXPECT_TRUE(eventually([&] { return member.lease_left() > 0s; })) << "etcd keeps leases over a restart";
+}
+
 TEST_F(EtcdTest, ARestartIsWaitedOut) {
   EtcdStore store(options());
   store.set("before", "kept");

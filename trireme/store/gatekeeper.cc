@@ -43,7 +43,8 @@ Verdict Gatekeeper::judge_hello(const wire::Message& message, const Visitor& vis
                   "the token is that of another job; use the same token file on every node, or none on all");
   return {.kind = Verdict::Kind::admitted,
           .reply = {.type = Type::welcome, .parts = {server_proof(token_, greeting)}},
-          .name = greeting.name};
+          .name = greeting.name,
+          .keys = session_keys(token_, greeting)};
 }
 
 std::optional<std::string> Gatekeeper::reason_against(const std::string& ip) const {

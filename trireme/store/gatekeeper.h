@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "trireme/store/sealed.h"
 #include "trireme/store/tcp_server.h"
 #include "trireme/store/wire.h"
 
@@ -23,6 +24,7 @@ struct Verdict {
   Kind kind = Kind::nonsense;
   wire::Message reply{};
   std::string name{};  // when admitted
+  SessionKeys keys{};  // when admitted
 };
 
 /// Thread rule: one thread.
@@ -30,7 +32,7 @@ class Gatekeeper {
  public:
   Gatekeeper(Token token, std::optional<TcpStoreServer::Enrolment> enrolment);
   Verdict judge(const wire::Message& message, const Visitor& visitor);
-  /// A client with a name has gone: its address may be enrolled again.
+  /// A named client has disconnected: its address may be enrolled again.
   void left(const std::string& ip);
 
  private:

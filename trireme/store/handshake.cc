@@ -11,11 +11,11 @@ std::string proof(const Token& token, const std::string& label, const Greeting& 
 }  // namespace
 
 std::string client_proof(const Token& token, const Greeting& greeting) {
-  return proof(token, "trireme store 1 client:", greeting);
+  return proof(token, "trireme store 2 client:", greeting);
 }
 
 std::string server_proof(const Token& token, const Greeting& greeting) {
-  return proof(token, "trireme store 1 server:", greeting);
+  return proof(token, "trireme store 2 server:", greeting);
 }
 
 }  // namespace trireme::store

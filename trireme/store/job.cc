@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
@@ -26,15 +28,26 @@ Token token_from_descriptor(const std::string& text) {
   return Token::from_bytes(bytes);
 }
 
+// As the launcher's --link_timeout says.
+Millis link_timeout() {
+  const auto text = env::get_nonempty("TRIREME_LINK_TIMEOUT");
+  if (!text) return kLinkTimeout;
+  const auto millis = parse_int(*text, 1000, INT64_MAX);
+  if (!millis) throw UsageError("TRIREME_LINK_TIMEOUT={}: must be a number of milliseconds from 1000 on", *text);
+  return Millis(*millis);
+}
+
 std::shared_ptr<Store> connect_store(const ParallelEnv& env, const JobOptions& options) {
   const auto address = env::get_nonempty("TRIREME_STORE");
   if (!address) return nullptr;
   const auto token = env::get_nonempty("TRIREME_TOKEN_FD");
   if (!token) throw UsageError("TRIREME_STORE is set but TRIREME_TOKEN_FD is not; both come from `trireme launch`");
-  return store::TcpStore::connect({.server = parse_endpoint(*address, "TRIREME_STORE"),
-                                   .token = token_from_descriptor(*token),
-                                   .name = fmt::format("rank {}", env.rank)},
-                                  Deadline::in(std::chrono::seconds(options.timeout_seconds)));
+  store::TcpStore::Options store{.server = parse_endpoint(*address, "TRIREME_STORE"),
+                                 .token = token_from_descriptor(*token),
+                                 .name = fmt::format("rank {}", env.rank)};
+  store.link_timeout = link_timeout();
+  store.request_timeout = std::max<Clock::duration>(store.request_timeout, store.link_timeout);
+  return store::TcpStore::connect(std::move(store), Deadline::in(std::chrono::seconds(options.timeout_seconds)));
 }
 
 }  // namespace

@@ -23,6 +23,15 @@ class AbuseTest : public ::testing::Test {
   }
   void serve() { serve({.token = token_}); }
   RawClient dial() { return RawClient(server_->endpoint()); }
+  /// A connection from one of this machine's many loopback addresses.
+  UniqueFd dial_from(const std::string& ip) {
+    UniqueFd client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const SocketAddress source = resolve(ip, 0).front();
+    const SocketAddress server = resolve("127.0.0.1", server_->port()).front();
+    EXPECT_EQ(::bind(client.get(), source.get(), source.length), 0);
+    EXPECT_EQ(::connect(client.get(), server.get(), server.length), 0);
+    return client;
+  }
   TcpStoreServer::Counters counters() const { return server_->counters(); }
   void expect_good_client_works() { EXPECT_EQ(good_->add("still here", 1), ++count_); }
 
@@ -34,6 +43,8 @@ class AbuseTest : public ::testing::Test {
   int64_t count_ = 0;
 };
 
+constexpr size_t kRandomMessages = 5'000;  // before the greeting, and as many after it
+
 std::string header(Type type, uint32_t length) {
   std::string bytes = wire::encode({.type = type}).substr(0, wire::kHeaderSize);
   for (size_t i = 0; i < 4; ++i) bytes[8 + i] = static_cast<char>(length >> (8 * i));
@@ -43,7 +54,7 @@ std::string header(Type type, uint32_t length) {
 TEST_F(AbuseTest, RandomBytes) {
   serve();
   std::mt19937 random(11);
-  for (int i = 0; i < 50; ++i) {
+  for (size_t i = 0; i < kRandomMessages; ++i) {
     RawClient client = dial();
     std::string bytes(1 + random() % 300, '\0');
     for (char& byte : bytes) byte = static_cast<char>(random());
@@ -51,8 +62,8 @@ TEST_F(AbuseTest, RandomBytes) {
     client.send(bytes);
     EXPECT_TRUE(client.closed());
   }
-  EXPECT_EQ(counters().bad_messages, 50u);
-  EXPECT_LE(log_.count("bad message"), 25u);  // not a line for each
+  EXPECT_EQ(counters().bad_messages, kRandomMessages);
+  EXPECT_LE(log_.count("bad message"), kRandomMessages / 100);  // not a line for each
   expect_good_client_works();
 }
 
@@ -60,12 +71,12 @@ TEST_F(AbuseTest, RandomMessagesFromAnAuthenticatedClient) {
   serve();
   std::mt19937 random(12);
   const std::string request = wire::encode({.type = Type::set, .parts = {"fuzz", "value"}});
-  for (int i = 0; i < 200; ++i) {
+  for (size_t i = 0; i < kRandomMessages; ++i) {
     RawClient client = dial();
     client.authenticate(token_);
     std::string bytes = request;
     for (int j = 0; j < 3; ++j) bytes[random() % bytes.size()] = static_cast<char>(random());
-    client.send(bytes);
+    client.send(client.sealed(bytes));
     client.close();
   }
   expect_good_client_works();
@@ -78,7 +89,7 @@ TEST_F(AbuseTest, HugeLengthsAreRefusedFromTheHeader) {
   EXPECT_TRUE(stranger.closed());
   RawClient member = dial();
   member.authenticate(token_);
-  member.send(header(Type::set, UINT32_MAX));
+  member.send(member.sealed(header(Type::set, UINT32_MAX)));
   EXPECT_TRUE(member.closed());
   RawClient early = dial();
   early.send(header(Type::set, 1u << 20));  // allowed to members only
@@ -91,13 +102,21 @@ TEST_F(AbuseTest, WrongLengthAndWrongVersion) {
   serve();
   RawClient wrong_length = dial();
   wrong_length.authenticate(token_);
-  wrong_length.send(header(Type::set, 9) + std::string(9, '\x01'));
+  wrong_length.send(wrong_length.sealed(header(Type::set, 9) + std::string(9, '\x01')));
   EXPECT_TRUE(wrong_length.closed());
   RawClient wrong_version = dial();
-  wrong_version.send("TRM\x02");
+  wrong_version.send("TRM\x01");
   EXPECT_TRUE(wrong_version.closed());
   EXPECT_EQ(counters().bad_messages, 2u);
   expect_good_client_works();
+}
+
+TEST_F(AbuseTest, AnOlderVersionIsNamed) {
+  serve();
+  RawClient old = dial();
+  old.send("TRM\x01");
+  EXPECT_TRUE(old.closed());
+  EXPECT_EQ(log_.count("another version of the protocol"), 1u);
 }
 
 TEST_F(AbuseTest, RequestsBeforeTheGreeting) {
@@ -181,7 +200,7 @@ TEST_F(AbuseTest, AStartedMessageMustEnd) {
   RawClient client = dial();
   client.authenticate(token_);
   const std::string message = wire::encode({.type = Type::set, .parts = {"k", "value"}});
-  client.send(message + message.substr(0, 20));
+  client.send(client.sealed(message + message.substr(0, 20)));
   EXPECT_EQ(client.receive().type, Type::done);
   EXPECT_TRUE(client.closed());
   EXPECT_EQ(counters().timeouts, 1u);
@@ -202,7 +221,7 @@ TEST_F(AbuseTest, DisconnectInTheMiddle) {
   for (int i = 0; i < 20; ++i) {
     RawClient client = dial();
     client.authenticate(token_, "half");
-    client.send(header(Type::set, 5000) + "abc");
+    client.send(client.sealed(header(Type::set, 5000) + "abc"));
     client.close();
   }
   RawClient waiting = dial();
@@ -210,6 +229,7 @@ TEST_F(AbuseTest, DisconnectInTheMiddle) {
   waiting.send({.type = Type::get, .number = -1, .parts = {"k"}});
   waiting.close();
   EXPECT_TRUE(eventually([&] { return gone_ == 21; }));
+  EXPECT_GT(log_.count("left in the middle of a message"), 0u);
   good_->set("k", "v");  // would wake the one that left
   expect_good_client_works();
 }
@@ -249,6 +269,29 @@ TEST_F(AbuseTest, AFloodOfSilentConnectionsDoesNotLockOthersOut) {
   newcomer->set("k", "v");
   EXPECT_GT(counters().timeouts, 0u);
   for (RawClient& client : flood) EXPECT_TRUE(client.closed());
+}
+
+// The flood would keep its places for a minute.
+TEST_F(AbuseTest, AFloodFromElsewhereGivesWayAtOnce) {
+  serve({.token = token_, .handshake_timeout = 60s, .max_unauthenticated = 8});
+  std::vector<UniqueFd> flood;
+  for (int i = 0; i < 100; ++i) flood.push_back(dial_from("127.0.0.9"));
+  join(*server_, token_, "newcomer")->set("k", "v");
+  EXPECT_GT(log_.count("connections that do not greet"), 0u);
+  EXPECT_GE(counters().timeouts, 98u);  // two are a quarter of the places
+}
+
+TEST_F(AbuseTest, ExpectedAddressesComeFirst) {
+  serve({.token = token_, .handshake_timeout = 60s, .expected_ips = {"127.0.0.5"}, .max_unauthenticated = 8});
+  UniqueFd expected = dial_from("127.0.0.5");
+  std::vector<UniqueFd> flood;
+  for (int i = 1; i <= 100; ++i) flood.push_back(dial_from(fmt::format("127.0.1.{}", i)));
+  ASSERT_TRUE(eventually([&] { return counters().timeouts >= 93u; }));
+  char byte = 0;
+  ASSERT_TRUE(wait_readable(expected.get(), Deadline::in(20s)));  // the challenge
+  while (::recv(expected.get(), &byte, 1, MSG_DONTWAIT) == 1) {
+  }
+  EXPECT_TRUE(errno == EAGAIN) << "the expected client was closed";
 }
 
 TEST_F(AbuseTest, ABurstOfGoodClientsPassesTheSmallDoor) {

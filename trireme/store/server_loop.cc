@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <exception>
 #include <utility>
@@ -110,7 +111,11 @@ void ServerLoop::serve_or_throw(Id id, short events) {
   if (!(events & ~POLLOUT)) return;
   const bool alive = client.receive();
   // What came before the end of the stream still counts: a client may set a key and leave.
-  if (!read_messages(id, client) || !alive) drop(id);
+  if (!read_messages(id, client)) return drop(id);
+  if (alive) return;
+  if (client.state == Connection::State::open && client.unread() > 0)
+    log_.warn(fmt::format("{} \"{}\" left in the middle of a message", client.ip, printable(client.name)));
+  drop(id);
 }
 
 bool ServerLoop::read_messages(Id id, Connection& client) {
@@ -156,10 +161,12 @@ bool ServerLoop::greet(Connection& client, const Message& message) {
 bool ServerLoop::admit(Connection& client, Verdict verdict) {
   client.state = Connection::State::open;
   --newcomers_;
+  ++admitted_[client.ip];
   client.name = std::move(verdict.name);
   client.set_deadline(Deadline::never());
   accept_after_ = Deadline::in(Millis(0));  // there may be room for another newcomer
   if (!send(client, encoded(verdict.reply))) return false;
+  client.seal_with(verdict.keys);
   if (!client.name.empty()) notify(options_.on_connect, client.name);
   return true;
 }
@@ -245,10 +252,38 @@ bool ServerLoop::accept_one() {
   return false;
 }
 
-// Slow newcomers must not keep others out, and a burst of good ones must not be refused: when all places are taken, a
-// newcomer that has had ample time is closed, else the new connections wait in the kernel's queue.
+bool ServerLoop::is_expected(const std::string& ip) const {
+  return options_.expected_ips.contains(ip) || admitted_.contains(ip);
+}
+
+// Of the address with the most newcomers, unless it is expected.
+std::optional<ServerLoop::Id> ServerLoop::oldest_stranger() const {
+  std::map<std::string, std::pair<int, Id>> crowds;  // how many, and the oldest: ids grow
+  for (const auto& [id, client] : clients_)
+    if (client->state != Connection::State::open && !is_expected(client->ip))
+      ++crowds.try_emplace(client->ip, 0, id).first->second.first;
+  const auto largest = std::max_element(crowds.begin(), crowds.end(),
+                                        [](const auto& a, const auto& b) { return a.second.first < b.second.first; });
+  if (largest == crowds.end()) return std::nullopt;
+  return largest->second.second;
+}
+
+void ServerLoop::close_stranger(Id id) {
+  ++counted_.timeouts;
+  log_.warn(fmt::format("too many connections that do not greet ({} of at most {}): closing the oldest of {}",
+                        newcomers_, options_.max_unauthenticated, clients_.at(id)->ip));
+  drop(id);
+}
+
+// Slow newcomers must not keep others out, and a burst of good ones must not be refused. When all places are taken, a
+// stranger is closed, whatever its age. Where there is none, a newcomer that has had ample time is closed, else the new
+// connections wait in the kernel's queue.
 bool ServerLoop::make_room() {
   if (newcomers_ < options_.max_unauthenticated) return true;
+  if (const auto stranger = oldest_stranger()) {
+    close_stranger(*stranger);
+    return true;
+  }
   const auto ample = options_.handshake_timeout / 5;
   for (const auto& [id, client] : clients_) {  // ids grow, so the first is the oldest
     if (client->state == Connection::State::open) continue;
@@ -256,11 +291,23 @@ bool ServerLoop::make_room() {
       accept_after_ = leaves;
       return false;
     }
-    ++counted_.timeouts;
-    drop(id);
+    close_stranger(id);
     return true;
   }
   return true;
+}
+
+// The oldest connection of an unexpected address gives way to its newest.
+void ServerLoop::limit_address(const std::string& ip) {
+  if (is_expected(ip)) return;
+  size_t count = 0;
+  std::optional<Id> oldest;
+  for (const auto& [id, client] : clients_) {
+    if (client->state == Connection::State::open || client->ip != ip) continue;
+    if (!oldest) oldest = id;
+    ++count;
+  }
+  if (oldest && count >= std::max<size_t>(options_.max_unauthenticated / 4, 1)) close_stranger(*oldest);
 }
 
 void ServerLoop::welcome_socket(UniqueFd socket) {
@@ -271,10 +318,11 @@ void ServerLoop::welcome_socket(UniqueFd socket) {
     (void)::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     return log_.warn(fmt::format("refusing a connection: {}", reason));
   }
-  tune_control_socket(socket.get());
+  tune_control_socket(socket.get(), options_.link_timeout);
   SocketAddress peer;
   peer.length = sizeof peer.storage;
   if (::getpeername(socket.get(), peer.get(), &peer.length) != 0) return;  // already gone
+  limit_address(ip_text(peer));
   auto owner = std::make_unique<Connection>(std::move(socket), ip_text(peer), Deadline::in(options_.handshake_timeout));
   const Id id = next_id_++;
   const auto& client = clients_.emplace(id, std::move(owner)).first->second;
@@ -289,9 +337,12 @@ void ServerLoop::drop(Id id) {
   clients_.erase(found);
   engine_.forget(id);
   accept_after_ = Deadline::in(Millis(0));
-  if (client->state != Connection::State::open)
+  if (client->state != Connection::State::open) {
     --newcomers_;
-  else if (!client->name.empty()) {
+    return;
+  }
+  if (--admitted_[client->ip] == 0) admitted_.erase(client->ip);
+  if (!client->name.empty()) {
     gatekeeper_.left(client->ip);
     notify(options_.on_disconnect, client->name);
   }

@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -81,6 +82,10 @@ class ServerLoop {
   void accept_clients();
   bool accept_one();
   bool make_room();
+  bool is_expected(const std::string& ip) const;
+  std::optional<Id> oldest_stranger() const;
+  void close_stranger(Id id);
+  void limit_address(const std::string& ip);
   void welcome_socket(UniqueFd socket);
   void drop(Id id);
   void notify(const std::function<void(const std::string&)>& callback, const std::string& name);
@@ -93,7 +98,8 @@ class ServerLoop {
   Gatekeeper gatekeeper_;
   StoreEngine engine_;
   std::map<Id, std::unique_ptr<Connection>> clients_;
-  size_t newcomers_ = 0;  // clients that are not open
+  size_t newcomers_ = 0;                 // clients that are not open
+  std::map<std::string, int> admitted_;  // open clients by address
   Id next_id_ = 1;
   Deadline accept_after_ = Deadline::in(Millis(0));  // accepting rests until then
   std::vector<pollfd> polled_;

@@ -1,5 +1,7 @@
 #include "trireme/store/tcp_client.h"
 
+#include <algorithm>
+
 #include "trireme/store/channel.h"
 #include "trireme/store/rules.h"
 
@@ -32,7 +34,8 @@ std::unique_ptr<TcpStore> TcpStore::connect(Options options, Deadline deadline) 
     throw UsageError("[store] a client's name has up to {} bytes, not {}", wire::kMaxName, options.name.size());
   std::unique_ptr<TcpStore> store(new TcpStore(std::move(options)));
   const Options& own = store->options_;
-  Channel channel = Channel::open({.server = own.server, .token = own.token, .name = own.name}, deadline);
+  Channel channel = Channel::open(
+      {.server = own.server, .token = own.token, .name = own.name, .link_timeout = own.link_timeout}, deadline);
   const std::lock_guard lock(store->main_mutex_);
   store->main_ = std::make_unique<Channel>(std::move(channel));
   return store;
@@ -68,10 +71,13 @@ std::unique_ptr<Channel> TcpStore::take_idle() {
 std::unique_ptr<Channel> TcpStore::borrow(Deadline deadline) {
   check_not_lost();
   if (auto channel = take_idle()) return channel;
+  // Shorter than the deadline, which may be the request timeout: else nothing would ask whether the server is there.
+  const auto one_try = std::min<Clock::duration>(kOneTry, options_.request_timeout / 4);
   for (;;) {
     try {
-      const Deadline attempt = earlier(deadline, Deadline::in(kOneTry));
-      return std::make_unique<Channel>(Channel::open({.server = options_.server, .token = options_.token}, attempt));
+      const Deadline attempt = earlier(deadline, Deadline::in(one_try));
+      return std::make_unique<Channel>(Channel::open(
+          {.server = options_.server, .token = options_.token, .link_timeout = options_.link_timeout}, attempt));
     } catch (const ConnectionLost&) {
       if (deadline.passed()) throw;
       server_time_ms();  // throws when the server is gone; if not, it was only busy

@@ -36,7 +36,8 @@ class TcpStore : public Store {
     Endpoint server;
     Token token;
     std::string name{};  ///< who this is, for the server's on_connect and on_disconnect: "node 1"
-    Clock::duration request_timeout = std::chrono::seconds(30);  ///< a server silent for longer is lost
+    Clock::duration request_timeout = std::chrono::seconds(30);  ///< a server that answers later is lost
+    Millis link_timeout = kLinkTimeout;                          ///< and so is one whose machine is silent for so long
   };
 
   /// Tries until the deadline, since the server may start later than its clients. PeerError: unreachable, or it refused

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -37,7 +38,7 @@ class TcpStoreServer {
     /// Address as resolve_ip() writes it -> joins allowed; empty: any address.
     std::map<std::string, int> allowed_ips = {};
     int max_joins = INT_MAX;  ///< from all addresses together
-    // A place is free again when the client that took it, and gave a name, has gone.
+    // A place is free again when the client that took it, and gave a name, has disconnected.
   };
 
   struct Options {
@@ -47,10 +48,13 @@ class TcpStoreServer {
     /// connections without a name, nor for those that this server's own destruction ends.
     std::function<void(const std::string& name)> on_connect{};
     std::function<void(const std::string& name)> on_disconnect{};
-    Millis handshake_timeout{5000};        ///< from accept to proof
-    Millis message_timeout{10000};         ///< for a started message, and a second more for each MiB it announces
-    size_t max_connections = 4096;         ///< the next one gets a refusal and is closed
-    size_t max_unauthenticated = 64;       ///< more wait in the kernel's queue, and the slowest of these give way
+    Millis link_timeout = kLinkTimeout;  ///< a client whose machine is silent for longer is gone
+    Millis handshake_timeout{5000};      ///< from accept to proof
+    Millis message_timeout{10000};       ///< for a started message, and a second more for each MiB it announces
+    size_t max_connections = 4096;       ///< the next one gets a refusal and is closed
+    /// Addresses whose newcomers are never closed in favour of others'; that of an admitted client counts as well.
+    std::set<std::string> expected_ips = {};
+    size_t max_unauthenticated = 256;      ///< a quarter of them from one address that is not expected; see make_room
     size_t max_bytes = size_t{1} << 30;    ///< keys, values and their book-keeping together
     size_t max_output = size_t{32} << 20;  ///< replies a client has not read; asking for one more, it is closed
   };

@@ -87,6 +87,21 @@ TEST_F(TcpTest, AnotherProgramOnThePort) {
   stranger.join();
 }
 
+TEST_F(TcpTest, AServerOfAnotherVersion) {
+  const UniqueFd listener = listen_tcp("127.0.0.1", 0);
+  const Endpoint address{"127.0.0.1", port_of(local_address(listener.get()))};
+  std::thread old([&] {
+    const UniqueFd client(::accept(listener.get(), nullptr, nullptr));
+    std::string challenge = wire::encode({.type = Type::challenge, .parts = {std::string(32, 'n')}});
+    challenge[3] = wire::kVersion - 1;
+    write_all(client.get(), challenge);
+    wait_readable(client.get(), Deadline::in(20s));
+  });
+  const auto connect = [&] { TcpStore::connect({.server = address, .token = token_}, Deadline::in(20s)); };
+  EXPECT_THAT(message_of<PeerError>(connect), HasSubstr("another version of the protocol, expected was version 2"));
+  old.join();
+}
+
 TEST_F(TcpTest, AServerMustProveTheTokenToo) {
   const UniqueFd listener = listen_tcp("127.0.0.1", 0);
   const Endpoint address{"127.0.0.1", port_of(local_address(listener.get()))};

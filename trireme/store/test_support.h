@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "trireme/core/net.h"
 #include "trireme/core/test_support.h"
 #include "trireme/store/handshake.h"
+#include "trireme/store/sealed.h"
 #include "trireme/store/tcp_client.h"
 #include "trireme/store/tcp_server.h"
 #include "trireme/store/wire.h"
@@ -33,17 +35,16 @@ class RawClient {
 
   int fd() const { return socket_.get(); }
   void send(std::string_view bytes) { (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  void send(const wire::Message& message) { send(std::string_view(wire::encode(message))); }
+  void send(const wire::Message& message) { send(std::string_view(sealed(wire::encode(message)))); }
+  /// As bytes go out after the greeting; unchanged before.
+  std::string sealed(const std::string& bytes) { return sealer_ ? sealer_->seal(bytes) : bytes; }
   void close() { socket_.reset(); }
 
   /// The next message; a test failure when none comes.
   wire::Message receive() {
     for (;;) {
-      wire::Decoded next = wire::decode(in_, wire::kMaxPayload);
-      if (next.status == wire::Status::complete) {
-        in_.erase(0, next.size);
-        return next.message;
-      }
+      wire::Decoded next = reader_.next(wire::kMaxPayload);
+      if (next.status == wire::Status::complete) return next.message;
       if (!read_more(Deadline::in(20s))) {
         ADD_FAILURE() << "no message came";
         return {};
@@ -59,12 +60,15 @@ class RawClient {
   /// The bytes of a correct answer to the server's challenge.
   std::string hello(const Token& token, const std::string& name) {
     const Greeting greeting{receive().parts.at(0), random_bytes(wire::kNonceSize), name};
+    keys_ = session_keys(token, greeting);
     return wire::encode(
         {.type = wire::Type::hello, .parts = {greeting.client_nonce, name, client_proof(token, greeting)}});
   }
   void authenticate(const Token& token, const std::string& name = "") {
     send(std::string_view(hello(token, name)));
     EXPECT_EQ(receive().type, wire::Type::welcome);
+    reader_.open_with(keys_.server);
+    sealer_.emplace(keys_.client);
   }
 
  private:
@@ -73,12 +77,14 @@ class RawClient {
     char chunk[65536];
     const ssize_t n = ::recv(socket_.get(), chunk, sizeof chunk, 0);
     ended_ = n <= 0;
-    if (n > 0) in_.append(chunk, static_cast<size_t>(n));
+    if (n > 0) reader_.append({chunk, static_cast<size_t>(n)});
     return n > 0;
   }
 
   UniqueFd socket_;
-  std::string in_;
+  MessageReader reader_;
+  SessionKeys keys_;
+  std::optional<Sealer> sealer_;
   bool ended_ = false;
 };
 

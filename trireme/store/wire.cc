@@ -8,8 +8,9 @@
 namespace trireme::store::wire {
 namespace {
 
-constexpr std::string_view kMagic("TRM\x01", 4);
-static_assert(kMagic[3] == kVersion);
+constexpr std::string_view kMagic("TRM\x02", 4);
+static_assert(kMagic[3] == kVersion && kVersion == 2, "the text below names the version too");
+constexpr const char* kOtherVersion = "it is of another version of the protocol, expected was version 2";
 constexpr size_t kNumberSize = 8;
 constexpr size_t kLengthSize = 4;
 
@@ -78,6 +79,11 @@ uint64_t take(std::string_view& in, size_t count) {
   return value;
 }
 
+bool is_other_version(std::string_view bytes) {
+  const size_t name = kMagic.size() - 1;
+  return bytes.size() > name && bytes.substr(0, name) == kMagic.substr(0, name);
+}
+
 Decoded bad(const char* error) {
   return {.status = Status::bad, .error = error};
 }
@@ -136,7 +142,7 @@ std::string encode(const Message& message) {
 Decoded decode(std::string_view bytes, size_t max_payload) {
   const size_t seen = std::min(bytes.size(), kMagic.size());
   if (bytes.substr(0, seen) != kMagic.substr(0, seen))
-    return bad("it does not begin as a message of this version (TRM 1)");
+    return bad(is_other_version(bytes) ? kOtherVersion : "it does not begin as a message of a Trireme store");
   if (bytes.size() < kHeaderSize) return {};
   std::string_view rest = bytes.substr(kMagic.size());
   const auto type = static_cast<Type>(take(rest, 1));

@@ -18,7 +18,7 @@
 
 namespace trireme::store::wire {
 
-inline constexpr uint8_t kVersion = 1;
+inline constexpr uint8_t kVersion = 2;
 inline constexpr size_t kHeaderSize = 12;
 inline constexpr size_t kNonceSize = 32;
 inline constexpr size_t kMaxName = 256;

@@ -71,7 +71,7 @@ TEST(Wire, EveryCutIsIncomplete) {
 TEST(Wire, StrangersAreSeenAtTheirFirstByte) {
   expect_bad("G");
   expect_bad("TRX");
-  expect_bad(with_byte(encode({.type = Type::done}), 3, 2));  // version 2
+  expect_bad(with_byte(encode({.type = Type::done}), 3, kVersion - 1));
 }
 
 TEST(Wire, UnknownTypesAndReservedBytesAreBad) {

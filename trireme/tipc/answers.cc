@@ -1,7 +1,6 @@
 #include "trireme/tipc/answers.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/error.h"
@@ -19,12 +18,15 @@ Json json_of(std::string_view text) {
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-void flatten(const Json& json, bool exact, Numbers& numbers, int depth = 0) {
+enum class NumbersOf { ids, named_list, plain_list };
+
+void flatten(const Json& json, NumbersOf kind, Numbers& numbers, int depth = 0) {
   constexpr int kMaxDepth = 16;  // answers are lists of lists at most
   if (json.is_number()) {
-    numbers.push_back({json.get<double>(), exact});
+    numbers.push_back(
+        {json.get<double>(), kind == NumbersOf::ids, kind == NumbersOf::plain_list && json.is_number_integer()});
   } else if (json.is_array() && depth < kMaxDepth) {
-    for (const Json& item : json) flatten(item, exact, numbers, depth + 1);
+    for (const Json& item : json) flatten(item, kind, numbers, depth + 1);
   } else {
     throw UsageError("neither a number nor a list of numbers: {}", json.type_name());
   }
@@ -40,12 +42,14 @@ bool names_ids(std::string_view name) {
   return false;
 }
 
+constexpr const char* kPicture = "image";  // of `trireme infer --format jsonl`
+
 /// Ids before scores before the rest, so that an object and PaddleClas' line agree on the order. Names are not
 /// compared.
 Numbers numbers_of(const Json& json) {
   Numbers numbers;
   if (!json.is_object()) {
-    flatten(json, false, numbers);
+    flatten(json, NumbersOf::plain_list, numbers);
     return numbers;
   }
   const auto group = [](const std::string& name) {
@@ -53,7 +57,8 @@ Numbers numbers_of(const Json& json) {
   };
   for (int wanted = 0; wanted < 3; ++wanted)
     for (const auto& [name, value] : json.items())
-      if (group(name) == wanted) flatten(value, wanted == 0, numbers);
+      if (group(name) == wanted && !(name == kPicture && value.is_string()))
+        flatten(value, wanted == 0 ? NumbersOf::ids : NumbersOf::named_list, numbers);
   return numbers;
 }
 
@@ -66,7 +71,7 @@ bool take(std::string_view& text, std::string_view word) {
 }
 
 /// The list behind a word, like [1, 2] behind "class id(s): ".
-Numbers take_list(std::string_view& text, std::string_view word, bool exact) {
+Numbers take_list(std::string_view& text, std::string_view word, NumbersOf kind) {
   const std::string_view whole = text;
   const size_t end = text.find(']');
   const Json list = take(text, word) && end != std::string_view::npos ? json_of(text.substr(0, end + 1 - word.size()))
@@ -75,13 +80,13 @@ Numbers take_list(std::string_view& text, std::string_view word, bool exact) {
     throw UsageError("neither JSON nor 'class id(s): [numbers], score(s): [numbers]' at '{}'", printable(whole));
   text = whole.substr(end + 1);
   Numbers numbers;
-  flatten(list, exact, numbers);
+  flatten(list, kind, numbers);
   return numbers;
 }
 
 Numbers printed_answer(std::string_view text) {
-  Numbers numbers = take_list(text, "class id(s): ", true);
-  const Numbers scores = take_list(text, ", score(s): ", false);
+  Numbers numbers = take_list(text, "class id(s): ", NumbersOf::ids);
+  const Numbers scores = take_list(text, ", score(s): ", NumbersOf::named_list);
   if (numbers.size() != scores.size()) throw UsageError("{} class ids, but {} scores", numbers.size(), scores.size());
   const bool labelled = take(text, ", label_name(s): [");
   if (labelled ? !text.ends_with(']') : !text.empty())
@@ -127,12 +132,12 @@ int decimals_in(std::string_view answer) {
   return static_cast<int>(most);
 }
 
-/// Without a log's "[time] trireme INFO: " before it, the folder and the colon behind it.
-std::string picture_name(std::string_view text) {
+/// Without a log's "[time] trireme INFO: " before it and the colon behind it.
+std::string picture_path(std::string_view text) {
   text = trim(text);
   if (text.ends_with(':')) text.remove_suffix(1);
   if (text.starts_with('[') && text.rfind(": ") != std::string_view::npos) text.remove_prefix(text.rfind(": ") + 2);
-  return std::filesystem::path(text).filename().string();
+  return std::string(text);
 }
 
 void read_answer(AnswerFile& file, size_t line, const std::string& picture, std::string_view text) {
@@ -148,6 +153,19 @@ void read_answer(AnswerFile& file, size_t line, const std::string& picture, std:
   }
 }
 
+// --- a line of `trireme infer --format jsonl`
+
+constexpr std::string_view kJsonLine = "{\"image\":";
+
+void read_json_line(AnswerFile& file, size_t line, std::string_view text) {
+  const Json object = json_of(text);
+  if (!object.is_object() || !object.at(kPicture).is_string()) {
+    file.problems.push_back(fmt::format("{}:{}: not a whole line of JSON", file.file, line));
+    return;
+  }
+  read_answer(file, line, object.at(kPicture).get<std::string>(), text);
+}
+
 }  // namespace
 
 AnswerFile parse_answers(std::string_view text, const std::string& file) {
@@ -156,9 +174,13 @@ AnswerFile parse_answers(std::string_view text, const std::string& file) {
   size_t number = 0;
   for (const std::string& line : split(text, '\n')) {
     ++number;
+    if (line.starts_with(kJsonLine)) {
+      read_json_line(answers, number, line);
+      continue;
+    }
     const size_t tab = line.find('\t');
     if (tab == std::string::npos || line.starts_with(kCommand)) continue;
-    const std::string picture = picture_name(std::string_view(line).substr(0, tab));
+    const std::string picture = picture_path(std::string_view(line).substr(0, tab));
     if (!picture.empty()) read_answer(answers, number, picture, trim(std::string_view(line).substr(tab + 1)));
   }
   return answers;

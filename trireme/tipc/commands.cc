@@ -124,8 +124,7 @@ void check_benchmark(const Case& test) {
   if (asked.batch_sizes.size() > 1 && measured_key(command, "train_batch_size", test.batch_size.key) == "null")
     throw UsageError(
         "{}: {} sizes, but {} cannot be given one, because the line train_batch_size has no key; write its option "
-        "there, "
-        "or leave one size here",
+        "there, or leave one size here",
         asked.batch_origin, asked.batch_sizes.size(), command[0]);
   const std::string key = measured_key(command, "autocast", test.autocast_key);
   std::vector<std::string> low = asked.fp_items;

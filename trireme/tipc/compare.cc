@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "trireme/core/text.h"
 
@@ -30,17 +32,31 @@ std::string difference(const Numbers& expected, const Numbers& found, const Tole
     return fmt::format("{} numbers expected, {} found", expected.size(), found.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const double off = std::abs(expected[i].value - found[i].value);
-    const bool exact = expected[i].exact || found[i].exact;
+    const bool whole = expected[i].whole && found[i].whole;
+    const bool exact = expected[i].exact || found[i].exact || whole;
     const double allowed = exact ? 0 : tolerance.allowed(expected[i].value, rounding);
     if (!(off <= allowed))
       return fmt::format("number {}{} is {:g}, expected {:g}; off by {:.3g}, allowed {:.3g}", i + 1,
-                         exact ? " (a class id)" : "", found[i].value, expected[i].value, off, allowed);
+                         whole   ? " (a whole number)"
+                         : exact ? " (a class id)"
+                                 : "",
+                         found[i].value, expected[i].value, off, allowed);
   }
   return "";
 }
 
 std::string place(const AnswerFile& file, const Answer& answer, const std::string& picture) {
   return fmt::format("{}:{}: {}", file.file, answer.line, printable(picture));
+}
+
+using Answers = std::map<std::string, Answer>;
+
+/// Nothing when two pictures have one name.
+std::optional<Answers> by_name(const Answers& by_path) {
+  Answers named;
+  for (const auto& [path, answer] : by_path)
+    if (!named.emplace(std::filesystem::path(path).filename().string(), answer).second) return std::nullopt;
+  return named;
 }
 
 /// Pictures that the other has not.
@@ -50,14 +66,7 @@ void add_lonely(const AnswerFile& file, const AnswerFile& other, std::vector<std
       wrong.push_back(fmt::format("{}: no answer for it in {}", place(file, answer, picture), other.file));
 }
 
-}  // namespace
-
-double Tolerance::allowed(double expected, double rounding) const {
-  const double size = std::abs(expected);
-  return std::min(atol, std::max(atol * size / kFullAtol, rounding)) + rtol * size;
-}
-
-Comparison compare(const AnswerFile& expected, const AnswerFile& found, const Tolerance& tolerance) {
+Comparison compare_keyed(const AnswerFile& expected, const AnswerFile& found, const Tolerance& tolerance) {
   Comparison result{.wrong = expected.problems};
   result.wrong.insert(result.wrong.end(), found.problems.begin(), found.problems.end());
   const double rounding = rounding_of(expected, found);
@@ -72,6 +81,22 @@ Comparison compare(const AnswerFile& expected, const AnswerFile& found, const To
   add_lonely(expected, found, result.wrong);
   add_lonely(found, expected, result.wrong);
   return result;
+}
+
+}  // namespace
+
+double Tolerance::allowed(double expected, double rounding) const {
+  const double size = std::abs(expected);
+  return std::min(atol, std::max(atol * size / kFullAtol, rounding)) + rtol * size;
+}
+
+Comparison compare(const AnswerFile& expected, const AnswerFile& found, const Tolerance& tolerance) {
+  AnswerFile here = expected, there = found;
+  if (auto named = by_name(expected.answers), others = by_name(found.answers); named && others) {
+    here.answers = std::move(*named);
+    there.answers = std::move(*others);
+  }
+  return compare_keyed(here, there, tolerance);
 }
 
 std::string rounding_note(const AnswerFile& file, const Tolerance& tolerance) {

@@ -32,8 +32,9 @@ struct Comparison {
 };
 
 /// Wrong is: a picture that only one of them has, another count of numbers, a class id that is not equal, a number
-/// farther off than the tolerance allows, and whatever the files themselves have wrong. Each line names file, line and
-/// picture.
+/// farther off than the tolerance allows, and whatever the files themselves have wrong. Numbers of lists without names
+/// that are whole in both files count as class ids. Pictures go by their names without folders; where one of the files
+/// has a name twice, by their paths. Each line names file, line and picture.
 Comparison compare(const AnswerFile& expected, const AnswerFile& found, const Tolerance& tolerance);
 
 /// What to know when the numbers of a file are rounded more coarsely than atol; "" when they are not.

@@ -31,7 +31,7 @@ TEST(Answers, BothForms) {
   const AnswerFile file = log();
   EXPECT_THAT(file.problems, IsEmpty());
   ASSERT_EQ(file.answers.size(), 2u);
-  const Answer& first = file.answers.at("a.jpg");
+  const Answer& first = file.answers.at("images/a.jpg");
   ASSERT_EQ(first.numbers.size(), 6u);
   EXPECT_EQ(first.line, 2u);
   EXPECT_TRUE(first.numbers[2].exact);
@@ -58,8 +58,24 @@ TEST(Answers, ABottomlessListIsAProblem) {
 }
 
 TEST(Answers, TheSecondForAPictureIsAProblem) {
-  EXPECT_THAT(log("a\t[1]\nb\t[1]\nx/a:\t[1]\n").problems,
-              ElementsAre("log:3: a: line 1 has an answer for it already"));
+  EXPECT_THAT(log("x/a\t[1]\nb\t[1]\nx/a:\t[1]\n").problems,
+              ElementsAre("log:3: x/a: line 1 has an answer for it already"));
+}
+
+TEST(Answers, JsonLines) {
+  const AnswerFile file =
+      log("{\"image\":\"images/a\\tb.jpg\",\"class_ids\":[8,7],\"scores\":[0.5,0.25],\"label_names\":[\"hen\"]}\n"
+          "{\"image\":\"b.jpg\",\"error\":\"damaged\"}\n"
+          "{\"image\":\"c.jpg\",\"class_ids\":[8");
+  ASSERT_TRUE(file.answers.contains("images/a\tb.jpg"));
+  const Answer& answer = file.answers.at("images/a\tb.jpg");
+  ASSERT_EQ(answer.numbers.size(), 4u);
+  EXPECT_TRUE(answer.numbers[0].exact);
+  EXPECT_DOUBLE_EQ(answer.numbers[2].value, 0.5);
+  EXPECT_THAT(file.problems, ElementsAre(HasSubstr("log:2: b.jpg: "), HasSubstr("log:3: not a whole line of JSON")));
+  EXPECT_EQ(file.answers.size(), 1u);
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  EXPECT_THAT(log("{\"image\":\"a\",\"scores\":" + deep + "}").problems, testing::SizeIs(1));
 }
 
 TEST(Answers, OnlyIdsAreExact) {
@@ -117,6 +133,24 @@ TEST(Compare, WhatIsWrong) {
               ElementsAre("log:2: d.jpg: no answer for it in gt"));
   EXPECT_THAT(against("b.jpg\t[1, 1]\nb.jpg\t[1, 1]\n", log("b.jpg\t[1, 1]\nb.jpg\t[1, NaN]\n")).wrong,
               ElementsAre(HasSubstr("gt:2: b.jpg: "), HasSubstr("log:2: b.jpg: ")));
+}
+
+TEST(Compare, WholeNumbersOfListsAreExact) {
+  EXPECT_THAT(against("a\t[998]", log("a\t[999]")).wrong,
+              ElementsAre(HasSubstr("number 1 (a whole number) is 999, expected 998")));
+  EXPECT_TRUE(against("a\t[998, 0.5]", log("a\t[998, 0.5001]")).same());
+  EXPECT_TRUE(against("a\t[1998.0]", log("a\t[1999]")).same()) << "a score that was printed without digits";
+  EXPECT_TRUE(against("a\t{\"scores\": [1998]}", log("a\t{\"scores\": [1999]}")).same());
+}
+
+TEST(Compare, PicturesGoByTheirPathsWhereNamesRepeat) {
+  const char* recursive = "x/a/1.png:\t[0.25]\nx/b/1.png:\t[0.75]\n";
+  EXPECT_TRUE(against(recursive, log(recursive)).same());
+  EXPECT_THAT(against(recursive, log("x/a/1.png:\t[0.75]\nx/b/1.png:\t[0.25]\n")).wrong,
+              ElementsAre(HasSubstr("log:1: x/a/1.png: number 1"), HasSubstr("log:2: x/b/1.png: number 1")));
+  EXPECT_THAT(against(recursive, log("x/a/1.png:\t[0.25]\n")).wrong,
+              ElementsAre("gt:2: x/b/1.png: no answer for it in log"));
+  EXPECT_TRUE(against("x/1.png\t[0.25]\nx/2.png\t[0.75]", log("2.png\t[0.75]\n1.png\t[0.25]")).same());
 }
 
 TEST(Compare, NothingComparedIsNotTheSame) {

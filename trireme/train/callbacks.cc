@@ -147,20 +147,21 @@ void TensorBoard::on_train_begin(Run& run) {
   if (run.is_main()) events_ = std::make_shared<io::EventWriter>(log_dir_);
 }
 
-void TensorBoard::write(const Run& run, const std::string& group) {
+void TensorBoard::write(const Run& run, const std::string& group, int64_t step) {
   if (!run.is_main()) return;
   if (!events_) events_ = std::make_shared<io::EventWriter>(log_dir_);
-  for (const auto& [name, value] : run.logs) events_->add_scalar(group + name, value, run.iteration);
+  for (const auto& [name, value] : run.logs) events_->add_scalar(group + name, value, step);
 }
 
 void TensorBoard::on_train_batch_end(Run& run) {
   if (!run.logged) return;
-  write(run, "train/");
-  if (events_) events_->add_scalar("train/learning_rate", run.model.learning_rate(), run.iteration);
+  const int64_t step = run.iteration + 1;  // the batch that ends is not counted yet
+  write(run, "train/", step);
+  if (events_) events_->add_scalar("train/learning_rate", run.model.learning_rate(), step);
 }
 
 void TensorBoard::on_eval_end(Run& run) {
-  write(run, "eval/");
+  write(run, "eval/", run.iteration);
 }
 
 void TensorBoard::on_train_end(Run& /*run*/) {

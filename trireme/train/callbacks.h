@@ -160,7 +160,7 @@ class TensorBoard : public Callback {
   void on_train_end(Run& run) override;
 
  private:
-  void write(const Run& run, const std::string& group);
+  void write(const Run& run, const std::string& group, int64_t step);
 
   std::filesystem::path log_dir_;
   std::shared_ptr<io::EventWriter> events_;  // null on the other ranks

@@ -7,6 +7,7 @@
 #include "trireme/core/error.h"
 #include "trireme/train/eval_batches.h"
 #include "trireme/train/pace.h"
+#include "trireme/watch/report.h"
 
 namespace trireme::train {
 namespace {
@@ -37,12 +38,11 @@ void describe(Run& run, Run::Mode mode, const EvalShard& shard) {
   run.reader_seconds = run.batch_seconds = 0;
 }
 
-/// Calls `use` with each batch of this rank, between the callbacks' hooks; with the averaged weights where there are
-/// any.
+/// Calls `use` with each batch of this rank, between the callbacks' hooks; with the weights for evaluations.
 template <typename Use>
 void each_batch(Learner& learner, EvalBatches& batches, const CallbackList& callbacks, Run& run, const Hooks& hooks,
                 Use use) {
-  const auto averaged = learner.averaged_weights();
+  const auto weights = learner.evaluation_weights();
   Pace pace;
   batches.each([&](const data::Batch& batch) {
     pace.read();
@@ -110,6 +110,7 @@ void require_one_output(const Tensors& outputs) {
 
 Results run_evaluation(Learner& learner, const Samples& samples, const CallbackList& callbacks, Run& run,
                        const EvaluationOptions& options) {
+  const watch::PhaseScope phase(watch::Phase::evaluation);
   EvalBatches batches = batches_of(learner, samples, run, options, "evaluation");
   const EvalShard& shard = batches.shard();
   describe(run, Run::Mode::eval, shard);
@@ -121,6 +122,7 @@ Results run_evaluation(Learner& learner, const Samples& samples, const CallbackL
     meter.add(learner.numbers(learner.evaluate(split), split, run.step, shard.batch_number(run.step)));
   });
   run.logs = meter.measured(learner.ranks()).results;
+  for (const auto& [name, value] : run.logs) watch::report("eval/" + name, value);
   run.logged = true;
   callbacks.call(&Callback::on_eval_end, run);
   return run.logs;

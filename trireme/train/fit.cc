@@ -19,6 +19,7 @@
 #include "trireme/train/loop.h"
 #include "trireme/train/model.h"
 #include "trireme/train/pace.h"
+#include "trireme/watch/report.h"
 
 namespace trireme::train {
 namespace {
@@ -117,6 +118,7 @@ class Fit : private Training {
           "Model::fit: {} samples on {} ranks make no batch of {}, and drop_last leaves out what is smaller; make "
           "batch_size smaller",
           samples, run_.me.size, run_.batch_size);
+    run_.iterations = options_.num_iters.value_or(0);
     run_.epochs = options_.num_iters ? epochs_for(*options_.num_iters) : options_.epochs;
     run_.samples = samples;
     run_.has_eval = static_cast<bool>(options_.eval);
@@ -211,6 +213,7 @@ class Fit : private Training {
         (run_.step + 1) % options_.log_freq == 0 || loop_.is_last_batch() || (run_.me.size == 1 && loop_.signalled());
     if (run_.logged) {
       run_.logs = loop_.results();
+      watch::report("lr", run_.model.learning_rate());
       bad_.look(run_.me, [this](const auto& mine) { return learner_.ranks().numbers_of_all(mine); });
       if (loop_.is_last_batch() && run_.step + 1 < run_.steps) run_.stop = true;  // num_iters
       loop_.agree_to_stop({.stop = run_.stop});

@@ -30,6 +30,13 @@ struct Scored {
   torch::Tensor loss;
 };
 
+/// What the net computes with in an evaluation, for as long as this lives: averages where there are any, and whole where it
+/// is split over the ranks, so that a rank may compute alone. Made and ended by all ranks at the same places.
+struct EvaluationWeights {
+  std::unique_ptr<optim::Ema::Applied> averaged;
+  std::unique_ptr<GatheredParameters> whole;
+};
+
 class Learner {
  public:
   Learner(Network net, TensorNames names);
@@ -51,14 +58,18 @@ class Learner {
   Tensors predict(const Tensors& inputs);
   /// While the result lives, the net has the averaged weights; null without an average.
   std::unique_ptr<optim::Ema::Applied> averaged_weights();
+  EvaluationWeights evaluation_weights();
 
   /// What a batch adds to a Meter.
   Meter::Batch numbers(const Scored& scored, const ModelBatch& batch, int64_t step, int64_t slot = 0) const;
 
-  /// The weights and buffers by name, at full precision.
-  io::TensorMap weights();
-  /// What the optimizer works on: with O2, the float32 copies.
+  /// What lies on several ranks, brought together as it is made. Called by every rank.
+  trireme::detail::WholeState whole_state();
+  /// The weights and buffers by name, whole and at full precision.
+  trireme::detail::WholeTensors weights(const trireme::detail::WholeState& whole) const;
+  /// What the optimizer works on: with O2, the float32 copies; with `shard`, this rank's pieces.
   io::TensorMap trained_parameters();
+  /// Whole tensors. Called by every rank; when one throws, all throw.
   void load_weights(const io::TensorMap& tensors, const io::LoadOptions& options);
   /// This file was not read, since there is no optimizer yet; the next prepare() says so.
   void note_unread_optimizer(const std::filesystem::path& file) { unread_optimizer_ = file; }
@@ -70,11 +81,16 @@ class Learner {
  private:
   std::vector<std::string> input_names(const data::Batch& batch) const;
   bool is_low() const { return options_.amp.level == AmpLevel::O2; }
+  TrainingState state();
   void make_step();
+  void end_sharding();
+  void lay_out();
+  StepModel step_model();
 
   Network net_;
   TensorNames names_;
   PrepareOptions options_;
+  Forward forward_;  // the net's, as its weights are laid out; empty: not yet
   std::optional<Ranks> ranks_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::optional<Step> step_;

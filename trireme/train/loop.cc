@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <torch/torch.h>
 
+#include <algorithm>
+
 #include "trireme/comm/collectives.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme::train {
 
@@ -24,9 +27,11 @@ void Loop::run() {
 
 void Loop::train_epoch() {
   end_ = training_.begin_epoch();
+  announce_goal();
   parts_.meter.reset();
   results_.reset();
   while (place_.step < end_ && !(stopping_ && parts_.step.pending() == 0)) {
+    watch::set_step(place_.iteration + 1);
     parts_.meter.add(training_.train_batch({.update = is_last_batch() ? std::optional(true) : std::nullopt}));
     results_.reset();
     training_.end_batch();
@@ -35,11 +40,20 @@ void Loop::train_epoch() {
   }
 }
 
+// For the time that is left.
+void Loop::announce_goal() const {
+  const int64_t later = (place_.epochs - place_.epoch - 1) * place_.steps;
+  int64_t last = place_.iteration + end_ - place_.step + later;
+  if (place_.iterations > 0) last = std::min(last, place_.iterations);
+  watch::set_goal({.epoch = place_.epoch + 1, .epochs = place_.epochs, .last_step = last});
+}
+
 const Results& Loop::results() {
   if (!results_) {
     const Measured measured = parts_.meter.measured(parts_.ranks);
     if (measured.bad) training_.refuse(*measured.bad);
     results_ = measured.results;
+    for (const auto& [name, value] : *results_) watch::report(name, value);
   }
   return *results_;
 }

@@ -83,6 +83,7 @@ class Loop {
 
  private:
   void train_epoch();
+  void announce_goal() const;
 
   Training& training_;
   Place& place_;

@@ -7,6 +7,7 @@
 #include "trireme/train/evaluation.h"
 #include "trireme/train/learner.h"
 #include "trireme/train/model_files.h"
+#include "trireme/train/step_parts.h"
 
 namespace trireme {
 
@@ -105,17 +106,12 @@ void Model::save(const std::filesystem::path& path, const SaveOptions& options) 
   if (options.training && options.inference)
     throw UsageError(
         "Model::save: a net for inference cannot go on training; say {{.training = false, .inference = …}}");
-  train::Ranks& ranks = learner_->ranks();
-  if (learner_->has_optimizer()) learner_->step();  // made by every rank, not only by the one that writes
-  if (options.inference) {
-    const auto averaged = learner_->averaged_weights();
-    return ranks.on_main([&] { train::write_for_inference(learner_->net(), path, *options.inference); });
-  }
-  ranks.on_main([&] { train::write_model(*learner_, path, options); });
+  if (!options.inference) return train::write_model(*learner_, path, options);
+  const auto weights = learner_->evaluation_weights();
+  learner_->ranks().on_main([&] { train::write_for_inference(learner_->net(), path, *options.inference); });
 }
 
 void Model::load(const std::filesystem::path& path, const LoadOptions& options) {
-  learner_->ranks();
   train::read_model(*learner_, path, options);
 }
 
@@ -128,7 +124,7 @@ Summary Model::summary(const std::vector<std::vector<int64_t>>& input_sizes, tor
 }
 
 std::vector<torch::Tensor> Model::parameters() const {
-  return learner_->net().module->parameters();
+  return train::stepped_parameters(*learner_->net().module);
 }
 
 double Model::learning_rate() const {

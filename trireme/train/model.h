@@ -23,7 +23,8 @@
 // The names and meanings are those of paddle.Model. Under `trireme launch` the same program trains on all ranks: at its
 // first use the model calls init_parallel_env(), moves the net to this rank's device, gives every rank rank 0's weights
 // and a share of each dataset, averages gradients, and tells results over all ranks, the same on each. Only rank 0
-// prints and writes. Fitting with R ranks and batches of B equals one process with batches of R*B.
+// prints and writes. Fitting with R ranks and batches of B equals one process with batches of R*B; so does a fit whose
+// optimizer states, gradients or parameters are split over the ranks (PrepareOptions::shard).
 //
 // Requires: every rank makes the same calls in the same order; one thread at a time. A small value: copies mean the
 // same model.
@@ -88,14 +89,16 @@ class Model {
   /// options.inference, the folder PATH for inference (deploy/export.h). Rank 0 writes, each file as a whole or not at
   /// all; when it fails, every rank throws.
   void save(const std::filesystem::path& path, const SaveOptions& options = {});
-  /// Every rank reads. UsageError names the tensors that are missing or do not fit.
+  /// Every rank reads, and when one fails, all throw. UsageError names the tensors that are missing or do not fit. How
+  /// many ranks saved the file, and whether they trained with `shard`, does not matter.
   void load(const std::filesystem::path& path, const LoadOptions& options = {});
 
   /// The table of the net's layers for inputs of these shapes (the batch first). Prints nothing.
   Summary summary(const std::vector<int64_t>& input_size, torch::ScalarType dtype = torch::kFloat) const;
   Summary summary(const std::vector<std::vector<int64_t>>& input_sizes, torch::ScalarType dtype = torch::kFloat) const;
 
-  /// The net's parameters, on whatever device they are.
+  /// The net's parameters, on whatever device they are; with PrepareOptions::shard, from the first use on, this rank's
+  /// pieces of them.
   std::vector<torch::Tensor> parameters() const;
   /// Of the first group of parameters; set for all. UsageError without an optimizer.
   double learning_rate() const;

@@ -3,12 +3,17 @@
 #include <torch/torch.h>
 
 #include <cstring>
+#include <exception>
+#include <optional>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/deploy/export/export.h"
 #include "trireme/io/optimizer_state.h"
 #include "trireme/io/safetensors.h"
+#include "trireme/io/slow_save.h"
+#include "trireme/optim/split_tensors.h"
+#include "trireme/train/channels_last.h"
 #include "trireme/train/evaluation.h"
 
 namespace trireme::train {
@@ -38,24 +43,69 @@ std::string text_of(const torch::Tensor& bytes) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
-void write_optimizer(Learner& learner, const std::filesystem::path& path) {
+using Whole = trireme::detail::WholeState;
+
+using trireme::detail::WholeTensors;
+
+WholeTensors optimizer_tensors(Learner& learner, const Whole& whole) {
   Step& step = learner.step();
-  io::TensorMap tensors = io::optimizer_state(step.optimizer(), learner.trained_parameters());
-  if (step.scaler().enabled()) tensors.insert(kScaler, bytes_of(step.scaler().state_text()));
-  io::save_safetensors(optimizer_file(path), tensors);
+  WholeTensors tensors = whole.optimizer_state(step.optimizer(), learner.trained_parameters());
+  if (!step.scaler().enabled()) return tensors;
+  const torch::Tensor state = bytes_of(step.scaler().state_text());
+  tensors.push_back({{kScaler, state.scalar_type(), state.sizes().vec()}, [state] { return state; }});
+  return tensors;
 }
 
-void write_averages(const optim::Ema& ema, const std::filesystem::path& path) {
+/// Every rank brings the tensors together, one at a time, and rank 0 writes them. What fails there is thrown by all.
+void write_file(const Ranks& ranks, const std::filesystem::path& path, const WholeTensors& tensors) {
+  const std::vector<io::TensorLayout> layouts = trireme::detail::layouts_of(tensors);
+  std::optional<io::SlowSave> note;
+  std::optional<io::TensorFile> file;
+  ranks.on_main([&] {
+    note.emplace(path.string());
+    for (const io::TensorLayout& one : layouts) note->expect(one.bytes());
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    file.emplace(path, layouts);
+  });
+  std::exception_ptr failed;
+  for (const size_t i : io::writing_order(layouts)) {
+    const torch::Tensor whole = tensors[i].make();
+    if (!file || failed) continue;
+    try {
+      file->write(whole);
+      note->wrote(whole.nbytes());
+    } catch (...) {
+      failed = std::current_exception();  // the others count on this rank for the next tensor
+    }
+  }
+  ranks.on_main([&] {
+    if (failed) std::rethrow_exception(failed);
+    file->commit();
+    note->done();
+  });
+}
+
+/// The averages of this rank by name.
+io::TensorMap averages_of(const optim::Ema& ema) {
   io::TensorMap tensors;
   for (const auto& [name, tensor] : ema.state()) tensors.insert(name, tensor);
-  io::save_safetensors(averages_file(path), tensors);
+  return tensors;
+}
+
+/// What the averages would be of, if they began now.
+io::TensorMap weights_here(const torch::nn::Module& module) {
+  io::TensorMap tensors = io::state_dict(module);
+  for (auto& item : tensors) item.value() = optim::piece_of(item.value());
+  return tensors;
 }
 
 /// Without a file the average starts again from the loaded weights.
 void read_averages(optim::Ema& ema, const torch::nn::Module& module, const std::filesystem::path& path) {
   const bool saved = std::filesystem::exists(averages_file(path));
   optim::Ema::NamedTensors named;
-  for (const auto& item : saved ? io::load_safetensors(averages_file(path)) : io::state_dict(module))
+  for (const auto& item :
+       saved ? trireme::detail::local_parts(averages_of(ema), io::load_safetensors(averages_file(path)))
+             : weights_here(module))
     named.emplace_back(item.key(), item.value());
   ema.load_state(named);
   if (!saved)
@@ -69,17 +119,20 @@ void read_optimizer(Learner& learner, const std::filesystem::path& path) {
     if (step.scaler().enabled()) step.scaler().load_state(text_of(*state));
     tensors.erase(kScaler);
   }
-  io::load_optimizer_state(step.optimizer(), learner.trained_parameters(), tensors);
+  const io::TensorMap parameters = learner.trained_parameters();
+  io::load_optimizer_state(step.optimizer(), parameters, trireme::detail::local_optimizer_state(parameters, tensors));
 }
 
 }  // namespace
 
 void write_model(Learner& learner, const std::filesystem::path& path, const SaveOptions& options) {
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  const Whole whole = learner.whole_state();
+  const Ranks& ranks = learner.ranks();
   // The optimizer first: whoever finds the weights finds the rest too.
-  if (options.training && learner.has_optimizer()) write_optimizer(learner, path);
-  if (options.training && learner.has_optimizer() && learner.step().ema()) write_averages(*learner.step().ema(), path);
-  io::save_safetensors(weights_file(path), learner.weights());
+  const bool trains = options.training && learner.has_optimizer();
+  if (trains) write_file(ranks, optimizer_file(path), optimizer_tensors(learner, whole));
+  if (trains && learner.step().ema()) write_file(ranks, averages_file(path), whole.averages());
+  write_file(ranks, weights_file(path), learner.weights(whole));
 }
 
 void write_for_inference(const Network& net, const std::filesystem::path& path, bundle::Description description) {
@@ -93,30 +146,36 @@ void write_for_inference(const Network& net, const std::filesystem::path& path, 
           "level O2 call prepare() without it, which makes them float32 again",
           c10::toString(parameter.scalar_type()));
   if (description.model_name.empty()) description.model_name = net.module->name();
+  const UsualOrder order(*net.module);
   const auto forward = [&net](const torch::Tensor& x) {
     const Tensors outputs = net.forward({x});
     require_one_output(outputs);
     return outputs[0];
   };
-  deploy::export_model({net.module, forward}, std::move(description), path);
+  deploy::export_model({net.module, forward}, std::move(description), path, {.no_engine = "Model::save has none"});
 }
 
 void read_model(Learner& learner, const std::filesystem::path& path, const LoadOptions& options) {
   const std::filesystem::path weights = weights_file(path);
+  io::TensorMap tensors;
+  learner.ranks().together([&] { tensors = io::load_safetensors(weights); });
   learner.load_weights(
-      io::load_safetensors(weights),
-      {.strict = !options.skip_mismatch, .skip_mismatch = options.skip_mismatch, .from = weights.string()});
+      tensors, {.strict = !options.skip_mismatch, .skip_mismatch = options.skip_mismatch, .from = weights.string()});
   if (!learner.has_optimizer()) {
     if (!options.reset_optimizer && std::filesystem::exists(optimizer_file(path)))
       learner.note_unread_optimizer(optimizer_file(path));
     return;
   }
-  if (optim::Ema* ema = learner.step().ema()) read_averages(*ema, *learner.net().module, path);
-  if (options.reset_optimizer) return;
-  if (std::filesystem::exists(optimizer_file(path)))
-    read_optimizer(learner, path);
-  else
-    log_warning("[train] {} does not exist; the optimizer starts without a saved state", optimizer_file(path).string());
+  Step& step = learner.step();
+  learner.ranks().together([&] {
+    if (optim::Ema* ema = step.ema()) read_averages(*ema, *learner.net().module, path);
+    if (options.reset_optimizer) return;
+    if (std::filesystem::exists(optimizer_file(path)))
+      read_optimizer(learner, path);
+    else
+      log_warning("[train] {} does not exist; the optimizer starts without a saved state",
+                  optimizer_file(path).string());
+  });
 }
 
 }  // namespace trireme::train

@@ -10,7 +10,7 @@
 
 namespace trireme::train {
 
-/// Called by one rank.
+/// Called by every rank; rank 0 writes.
 void write_model(Learner& learner, const std::filesystem::path& path, const SaveOptions& options);
 /// The folder `path`. Called by one rank.
 void write_for_inference(const Network& net, const std::filesystem::path& path, bundle::Description description);

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "trireme/parallel/sharded/shard_sync.h"
 #include "trireme/train/amp_options.h"
 #include "trireme/train/loss.h"
 #include "trireme/train/metrics.h"
@@ -17,6 +18,11 @@ struct PrepareOptions {
   AmpOptions amp = {};
   std::optional<double> clip_norm = {};  ///< the largest norm of all gradients together
   std::optional<double> ema_decay = {};  ///< keep an average of the weights, which evaluate and predict then use
+  /// Networks that take images compute in the memory order that is fastest for convolutions (step.h). Not with `shard`.
+  bool channels_last = true;
+  /// Splits the training over the ranks, as ShardedDataParallel does: ShardedOptions{.shard = Shard::gradients}. The
+  /// optimizer must be given as a function.
+  std::optional<ShardedOptions> shard = {};
 };
 
 }  // namespace trireme

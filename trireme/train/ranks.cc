@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/same_model.h"
+#include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/together.h"
 
 namespace trireme::train {
@@ -51,15 +52,16 @@ torch::Tensor rows_from(const std::string& bytes, const std::string& row) {
 Ranks::Ranks(std::optional<c10::Device> device)
     : world_(init_parallel_env()), device_(device.value_or(world_.device())) {}
 
-Ranks::Ranks(const std::shared_ptr<torch::nn::Module>& module) : Ranks() {
+Ranks::Ranks(const std::shared_ptr<torch::nn::Module>& module, const std::optional<ShardedOptions>& shard) : Ranks() {
   module->to(device_);
-  share(module);
+  share(module, {}, shard);
   differ_by_rank(world_.rank());
 }
 
 void Ranks::share(const std::shared_ptr<torch::nn::Module>& trained,
                   const std::vector<std::shared_ptr<torch::nn::Module>>& frozen,
                   const std::optional<ShardedOptions>& shard) {
+  parallel::require_same_settings("training", {shard ? trireme::detail::describe(*shard) : "shard = none"}, world_);
   for (const auto& module : frozen) broadcast_state(*module, 0, world_);
   if (!is_trainable(*trained))
     broadcast_state(*trained, 0, world_);
@@ -112,6 +114,10 @@ std::string Ranks::from_main(const std::string& text) const {
 
 void Ranks::on_main(const std::function<void()>& work) const {
   on_first(world_, work);
+}
+
+void Ranks::together(const std::function<void()>& work) const {
+  trireme::together(world_, work);
 }
 
 }  // namespace trireme::train

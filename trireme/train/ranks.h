@@ -26,7 +26,7 @@ class Ranks {
   explicit Ranks(std::optional<c10::Device> device = {});
   /// The same, and the module moves to the device and is shared. Random numbers differ from rank to rank from here on:
   /// dropout must not drop the same everywhere.
-  explicit Ranks(const std::shared_ptr<torch::nn::Module>& module);
+  explicit Ranks(const std::shared_ptr<torch::nn::Module>& module, const std::optional<ShardedOptions>& shard = {});
 
   RankInfo me() const { return world_; }
   bool is_main() const { return world_.rank() == 0; }
@@ -35,6 +35,7 @@ class Ranks {
 
   /// Rank 0's weights for all. `trained` takes part in the exchange of gradients, unless nothing of it can be trained.
   /// With `shard` it is split over the ranks, as ShardedDataParallel does: optimizers step optim::piece_of() its parameters.
+  /// UsageError on every rank when their `shard` differs.
   void share(const std::shared_ptr<torch::nn::Module>& trained,
              const std::vector<std::shared_ptr<torch::nn::Module>>& frozen = {},
              const std::optional<ShardedOptions>& shard = {});
@@ -54,6 +55,8 @@ class Ranks {
   std::string from_main(const std::string& text) const;
   /// Rank 0 does it; the others wait, and throw too when it throws (parallel/together.h).
   void on_main(const std::function<void()>& work) const;
+  /// Every rank does it; when one throws, all throw.
+  void together(const std::function<void()>& work) const;
 
  private:
   World world_;

@@ -3,34 +3,29 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <bit>
 #include <unordered_set>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/optim/clip.h"
+#include "trireme/optim/describe_options.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/optim/split_tensors.h"
 #include "trireme/optim/tensors.h"
+#include "trireme/parallel/same_settings.h"
+#include "trireme/train/channels_last.h"
+#include "trireme/train/step_graph.h"
 #include "trireme/train/step_parts.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme::train {
 namespace {
 
 optim::Autocast autocast(torch::Device device, const AmpOptions& amp) {
   return optim::Autocast({.device = device.type(), .dtype = amp.dtype, .enabled = amp.level != AmpLevel::O0});
-}
-
-bool is_split(const torch::nn::Module& module) {
-  const std::vector<torch::Tensor> parameters = module.parameters();
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const torch::Tensor& parameter) { return optim::split_of(parameter) != nullptr; });
-}
-
-// What the optimizer steps: of a model that ShardedDataParallel has split, this rank's pieces.
-std::vector<torch::Tensor> stepped_parameters(const torch::nn::Module& module) {
-  std::vector<torch::Tensor> pieces;
-  for (const torch::Tensor& parameter : module.parameters()) pieces.push_back(optim::piece_of(parameter));
-  return pieces;
 }
 
 void require_low_weights(const torch::nn::Module& module) {
@@ -50,12 +45,39 @@ StepOptions checked(StepOptions options, const StepModel& model, const torch::op
   return options;
 }
 
+// Before averages and float32 copies are made after the weights.
+StepModel laid_out(StepModel model, const StepOptions& options) {
+  if (options.channels_last && options.loss && model.module && model.forward)
+    model.forward = with_channels_last(model.module, std::move(model.forward));
+  return model;
+}
+
 optim::GradScaler::Options scaler_options(const AmpOptions& amp, const std::shared_ptr<GradientExchange>& sync) {
   optim::GradScaler::Options options = amp.scaler;
   options.enabled = amp.level != AmpLevel::O0 && amp.dtype == torch::kHalf;
   if (sync && sync->group().size() > 1)
     options.agree = [sync](torch::Tensor& found) { all_reduce(found, ReduceOp::max, sync->group()); };
   return options;
+}
+
+/// Why these options have no graph.
+std::string why_no_graph(const StepOptions& options, const StepModel& model, const torch::Device& device) {
+  if (env::get("TRIREME_GRAPH") == "0") return "TRIREME_GRAPH is 0";
+  if (!device.is_cuda()) return "the model is not on a GPU";
+  if (options.accumulate != 1) return fmt::format("accumulate is {}", options.accumulate);
+  if (model.sync && model.sync->group().size() > 1)
+    return fmt::format("gradients are averaged over {} ranks", model.sync->group().size());
+  if (std::dynamic_pointer_cast<ShardSync>(model.sync)) return "the model is a ShardedDataParallel";
+  return "";
+}
+
+std::unique_ptr<StepGraph> make_graph(const StepOptions& options, const StepModel& model, const torch::Device& device) {
+  if (!options.graph) return nullptr;
+  if (const std::string reason = why_no_graph(options, model, device); !reason.empty()) {
+    log_info("train::Step: no CUDA graph: {}; steps run one operator after the other", reason);
+    return nullptr;
+  }
+  return std::make_unique<StepGraph>(model.module);
 }
 
 void scale_gradients(const std::vector<torch::Tensor>& parameters, double factor) {
@@ -74,6 +96,12 @@ std::vector<int64_t> gradient_versions(const std::vector<torch::Tensor>& paramet
 
 }  // namespace
 
+bool is_split(const torch::nn::Module& module) {
+  const std::vector<torch::Tensor> parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const torch::Tensor& parameter) { return optim::split_of(parameter) != nullptr; });
+}
+
 void require_own_parameters(const char* who, const torch::optim::Optimizer& optimizer,
                             const torch::nn::Module& module) {
   std::unordered_set<const c10::TensorImpl*> own;
@@ -88,6 +116,12 @@ void require_own_parameters(const char* who, const torch::optim::Optimizer& opti
         "{}: {} of the optimizer's {} tensors are not parameters of the net; make the optimizer from {} of this net",
         who, foreign, all.size(),
         is_split(module) ? "model.parameters(), not model->parameters()," : "net->parameters()");
+}
+
+std::vector<torch::Tensor> stepped_parameters(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> pieces;
+  for (const torch::Tensor& parameter : module.parameters()) pieces.push_back(optim::piece_of(parameter));
+  return pieces;
 }
 
 const torch::Tensor& one_number(const torch::Tensor& loss) {
@@ -113,12 +147,13 @@ Tensors forward_pass(const Forward& forward, torch::Device device, const AmpOpti
 }
 
 Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions options)
-    : model_(std::move(model)),
+    : model_(laid_out(std::move(model), options)),
       optimizer_(optimizer),
       options_(checked(std::move(options), model_, optimizer)),
       parameters_(model_.module->parameters()),
       device_(parameters_.empty() ? torch::Device(torch::kCPU) : parameters_[0].device()),
-      scaler_(scaler_options(options_.amp, model_.sync)) {
+      scaler_(scaler_options(options_.amp, model_.sync)),
+      graph_(make_graph(options_, model_, device_)) {
   set_accumulate(options_.accumulate);
   if (options_.amp.level == AmpLevel::O2) {
     masters_.emplace(stepped_parameters(*model_.module));
@@ -126,6 +161,8 @@ Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions opti
   }
   if (options_.ema_decay) ema_.emplace(*model_.module, optim::Ema::Options{.decay = *options_.ema_decay});
 }
+
+Step::~Step() = default;
 
 torch::Tensor Step::operator()(const torch::Tensor& input, const torch::Tensor& label, const BatchOptions& batch) {
   return (*this)(Tensors{input}, Tensors{label}, batch);
@@ -137,13 +174,36 @@ torch::Tensor Step::operator()(const Tensors& inputs, const Tensors& labels, con
         "train::Step: step(x, y) needs {}, or use step([&] {{ return loss; }})",
         options_.loss ? "a net whose forward takes tensors" : "a loss: Step(model, optimizer, {.loss = …})");
   if (inputs.empty()) throw UsageError("train::Step: the list of inputs is empty");
-  const auto loss = [&] {
-    const Tensors outputs = forward_pass(model_.forward, device_, options_.amp, inputs);
-    outputs_.clear();
-    for (const torch::Tensor& output : outputs) outputs_.push_back(output.detach());
-    return options_.loss(outputs, on_device(labels, outputs[0].device()));
-  };
-  return run(loss, batch.samples.value_or(inputs[0].size(0)), batch.update);
+  const int64_t samples = batch.samples.value_or(inputs[0].size(0));
+  const bool is_whole_group = pending_ == 0 && options_.accumulate == 1 && batch.update.value_or(true);
+  if (graph_ && is_whole_group) return run_graph(inputs, labels, samples);
+  return run([&] { return loss_of(inputs, labels); }, samples, batch.update);
+}
+
+torch::Tensor Step::loss_of(const Tensors& inputs, const Tensors& labels) {
+  const Tensors outputs = forward_pass(model_.forward, device_, options_.amp, inputs);
+  outputs_.clear();
+  for (const torch::Tensor& output : outputs) outputs_.push_back(output.detach());
+  return options_.loss(outputs, on_device(labels, outputs[0].device()));
+}
+
+torch::Tensor Step::run_graph(const Tensors& inputs, const Tensors& labels, int64_t samples) {
+  if (samples < 1) throw UsageError("train::Step: a batch has {} samples; it must have at least 1", samples);
+  if (!model_.module->is_training()) model_.module->train();
+  steps_.begin_step();
+  begin_group();
+  weight_of(samples, /*last=*/true);
+  StepGraph::Result result =
+      graph_->run({on_device(inputs, device_), on_device(labels, device_)}, [this](const StepGraph::Batch& batch) {
+        torch::Tensor mean;
+        graph_->watch_forward([&] { mean = forward([&] { return loss_of(batch.inputs, batch.labels); }); });
+        scaler_.scale(mean).backward();
+        return StepGraph::Result{mean.detach(), outputs_};
+      });
+  outputs_ = std::move(result.outputs);
+  ++pending_;
+  update_ = apply_gradients();
+  return result.loss;
 }
 
 torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& batch) {
@@ -157,16 +217,23 @@ torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& b
 torch::Tensor Step::run(const LossFunction& loss, int64_t samples, std::optional<bool> update) {
   if (samples < 1) throw UsageError("train::Step: a batch has {} samples; it must have at least 1", samples);
   if (!model_.module->is_training()) model_.module->train();
+  steps_.begin_step();
   if (pending_ == 0) begin_group();
   const bool last = update.value_or(pending_ + 1 >= options_.accumulate);
   std::optional<NoSync> local;
   if (!last && model_.sync) local.emplace(model_.sync);
-  const torch::Tensor mean = one_number(loss());
+  const torch::Tensor mean = forward(loss);
   const double weight = weight_of(samples, last);
   scaler_.scale(weight == 1 ? mean : mean * weight).backward();
   ++pending_;
   update_ = last ? apply_gradients() : Update::none;
   return mean.detach();
+}
+
+// The phases are for the launcher, which tells where a rank is that others wait for; backward() records its own.
+torch::Tensor Step::forward(const LossFunction& loss) {
+  const watch::PhaseScope phase(watch::Phase::forward);
+  return one_number(loss());
 }
 
 void Step::begin_group() {
@@ -208,16 +275,25 @@ double Step::weight_of(int64_t samples, bool last) {
 }
 
 Update Step::apply_gradients() {
+  const watch::PhaseScope phase(watch::Phase::optimizer);
   if (masters_) masters_->take_gradients();
   if (options_.clip_norm || options_.before_update) scaler_.unscale_(optimizer_);
   if (options_.clip_norm) optim::clip_grad_norm(optim::parameters_of(optimizer_), *options_.clip_norm);
   if (options_.before_update) options_.before_update();
+  compare_options();
   const bool stepped = scaler_.step(optimizer_);
   scaler_.update();
   if (masters_) masters_->write_back();
   drop_gradients();
   if (ema_ && stepped) ema_->update();
   return stepped ? Update::done : Update::skipped;
+}
+
+// At updates 1, 2, 4, 8 and so on. Ranks that step a part of the weights each would part without any difference in what
+// they share.
+void Step::compare_options() {
+  if (!model_.sync || model_.sync->group().size() == 1 || !std::has_single_bit(++updates_)) return;
+  parallel::require_same_settings("train::Step", optim::describe_options(optimizer_), model_.sync->group());
 }
 
 void Step::set_accumulate(int64_t batches) {

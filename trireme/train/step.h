@@ -22,8 +22,23 @@
 //
 // Precision. O1 runs the forward pass under autocast. O2 also keeps the weights in low precision: call
 // optim::lower_precision(*net, dtype) before DataParallel and before the optimizer is made; Step then makes the
-// optimizer work on float32 copies. ShardedDataParallel with a param_dtype has both already. With fp16 the loss is scaled, and all ranks skip a step when gradients overflowed
-// on any of them.
+// optimizer work on float32 copies. ShardedDataParallel with a param_dtype has both already. With fp16 the loss is
+// scaled, and all ranks skip a step when gradients overflowed on any of them.
+//
+// Graph. With `graph` a step(x, y) on a GPU repeats what an earlier one launched, as a CUDA graph: for networks of many
+// small operators that is faster. The first four steps of a shape run as usual; batches of another shape
+// always do, and so does everything where a graph is not possible, after one line that says why. Requires that
+// forward() and the loss compute the same for every batch of one shape, from the batch, parameters, buffers and tensors
+// that stay where they are: what they decide on the host, from a counter or from random numbers of their own, stays as
+// it was recorded, and a tensor that a member of the network is set to later is not seen. (A forward() that calls other
+// operators or numbers from one of the first steps to the next is noticed and not recorded; random numbers of libtorch
+// are right.) Learning rates, clipping, loss scale and averages may change as ever.
+//
+// Memory order. With `channels_last` the weights of a network that takes images are laid out channels last when the
+// Step is made, and so are the images of step(x, y): convolutions are faster, and layers are fused. A network whose
+// forward() cannot work so (view() refuses it) is put back in its first step. TRIREME_CHANNELS_LAST=0 switches it off,
+// on all ranks alike. A ShardedDataParallel is left as it is: lay its module out before it is wrapped
+// (nn/channels_last.h). So is step([&] { … }), which gets its images from the program.
 //
 // Requires: the module is on its device; the optimizer has only parameters of this module, and outlives the Step. Every
 // rank makes the same calls. Thread rule: one thread at a time.
@@ -46,6 +61,7 @@
 #include "trireme/train/amp_options.h"
 #include "trireme/train/loss.h"
 #include "trireme/train/step_model.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme::train {
 
@@ -55,6 +71,8 @@ struct StepOptions {
   std::optional<double> clip_norm = {};      ///< the largest norm of all gradients together
   int64_t accumulate = 1;                    ///< batches of one optimizer step
   std::optional<double> ema_decay = {};      ///< keep an average of the weights: see ema()
+  bool graph = false;                        ///< on a GPU: steps of one shape as a CUDA graph
+  bool channels_last = true;                 ///< weights and images of step(x, y)
   std::function<void()> before_update = {};  ///< called with the final gradients, just before the optimizer's step
 };
 
@@ -70,11 +88,14 @@ enum class Update {
   skipped,  ///< gradients of some rank were not finite: no step, and a smaller loss scale (fp16 only)
 };
 
+class StepGraph;
+
 class Step {
  public:
   /// UsageError for options out of range, for parameters that are not of this module, and with O2 for weights that are
   /// not in low precision.
   Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions options = {});
+  ~Step();
   Step(const Step&) = delete;
   Step& operator=(const Step&) = delete;
 
@@ -115,10 +136,14 @@ class Step {
  private:
   using LossFunction = std::function<torch::Tensor()>;
 
+  torch::Tensor loss_of(const Tensors& inputs, const Tensors& labels);
+  torch::Tensor run_graph(const Tensors& inputs, const Tensors& labels, int64_t samples);
   torch::Tensor run_autocast(const LossFunction& loss, const BatchOptions& batch);
   torch::Tensor run(const LossFunction& loss, int64_t samples, std::optional<bool> update);
   double weight_of(int64_t samples, bool last);
   Update apply_gradients();
+  void compare_options();
+  torch::Tensor forward(const LossFunction& loss);
   void begin_group();
   void follow_weights();
 
@@ -131,11 +156,14 @@ class Step {
   std::optional<optim::MasterWeights> masters_;
   optim::GradScaler scaler_;
   std::optional<optim::Ema> ema_;
+  std::unique_ptr<StepGraph> graph_;  // null: none
   Tensors outputs_;
   Update update_ = Update::none;
+  uint64_t updates_ = 0;
   int64_t pending_ = 0;           // batches of the group so far
   int64_t samples_ = 0;           // of those
   int64_t expected_samples_ = 0;  // of the whole group, if all batches are as large as the first
+  watch::StepCounter steps_{watch::StepCounter::Source::steps};
 };
 
 }  // namespace trireme::train

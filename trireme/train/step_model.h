@@ -25,7 +25,9 @@ struct StepModel {
   std::shared_ptr<GradientExchange> sync;  ///< null: nothing is averaged
 
   StepModel(Network net, std::shared_ptr<GradientExchange> with = {})  // NOLINT(google-explicit-constructor)
-      : module(std::move(net.module)), forward(std::move(net.forward)), sync(std::move(with)) {}
+      : module(std::move(net.module)), forward(std::move(net.forward)), sync(std::move(with)) {
+    if (const auto shards = std::dynamic_pointer_cast<ShardSync>(sync)) forward = checked(std::move(forward), shards);
+  }
   template <std::derived_from<torch::nn::Module> Net>
   StepModel(std::shared_ptr<Net> net,
             std::shared_ptr<GradientExchange> with = {})  // NOLINT(google-explicit-constructor)
@@ -44,13 +46,18 @@ struct StepModel {
   template <typename M>
   StepModel(ShardedDataParallel<M>& model) : StepModel(model.module()) {  // NOLINT(google-explicit-constructor)
     sync = model.sync();
-    if (forward)
-      forward = [whole = std::move(forward), shards = model.sync()](const Tensors& inputs) {
-        shards->rethrow_failure();
-        Tensors outputs = whole(inputs);
-        shards->rethrow_failure();  // as ShardedDataParallel::forward()
-        return outputs;
-      };
+    if (forward) forward = checked(std::move(forward), model.sync());
+  }
+
+ private:
+  /// As ShardedDataParallel::forward().
+  static Forward checked(Forward forward, std::shared_ptr<ShardSync> shards) {
+    return [forward = std::move(forward), shards = std::move(shards)](const Tensors& inputs) {
+      shards->rethrow_failure();
+      Tensors outputs = forward(inputs);
+      shards->rethrow_failure();
+      return outputs;
+    };
   }
 };
 

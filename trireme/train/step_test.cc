@@ -7,6 +7,8 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
+#include "trireme/core/test_support.h"
+#include "trireme/core/test_variable.h"
 #include "trireme/io/checkpoint/checkpoint.h"
 #include "trireme/optim/clip.h"
 #include "trireme/optim/optimizers.h"
@@ -265,6 +267,15 @@ TEST(Step, SavesNoCheckpointInTheMiddleOfAGroup) {
   step(batch.x, batch.y);
   EXPECT_THAT([&] { Checkpoint(folder.path()).save(step.state()); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("after 1 of 4 batches"), HasSubstr("pending() is 0"))));
+}
+
+TEST(Step, RunsNoGraphWhereAVariableForbidsIt) {
+  torch::nn::Linear net = linear();
+  optim::Momentum optimizer = momentum(net);
+  const CaughtLog log;
+  const ScopedVariable variable("TRIREME_GRAPH", "0");
+  const Step step(net, optimizer, {.loss = kLoss, .graph = true});
+  EXPECT_EQ(log.count("no CUDA graph: TRIREME_GRAPH is 0; steps run one operator after the other"), 1U);
 }
 
 TEST(Step, ChecksWhatItIsGiven) {

@@ -8,6 +8,8 @@
 #include <optional>
 #include <unordered_map>
 
+#include "trireme/train/channels_last.h"
+
 namespace trireme::train {
 namespace {
 
@@ -165,6 +167,7 @@ Summary summarize(const Network& net, const std::vector<std::vector<int64_t>>& i
   Summary summary;
   module.eval();
   {
+    const UsualOrder order(module);
     const Observer observer(module, summary.layers);
     net.forward(inputs);
   }

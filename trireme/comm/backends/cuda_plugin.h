@@ -2,9 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "trireme/comm/backends/gpu_recording.h"
 
 namespace trireme::comm {
 
@@ -14,9 +18,10 @@ struct CudaPlugin {
                                                  int device, std::chrono::milliseconds timeout);
   std::string (*identity)(int device);
   std::string (*describe)(int device);
+  std::unique_ptr<GpuRecording> (*make_recording)(int device);
 };
 
-inline constexpr int kCudaPluginVersion = 1;
+inline constexpr int kCudaPluginVersion = 2;
 inline constexpr const char* kCudaPluginSymbol = "trireme_cuda_plugin";
 
 }  // namespace trireme::comm

@@ -69,6 +69,10 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const NcclOptions& options) 
   return plugin().make_nccl(store, options.me.rank, options.me.size, options.device, options.timeout);
 }
 
+std::unique_ptr<GpuRecording> make_gpu_recording(int device) {
+  return plugin().make_recording(device);
+}
+
 std::string gpu_identity(int device) {
   return plugin().identity(device);
 }

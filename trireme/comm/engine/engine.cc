@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "trireme/core/clock.h"
+#include "trireme/core/log.h"
 
 namespace trireme::comm {
 namespace {
@@ -93,6 +94,8 @@ void Engine::run(Operation call, Body body) {
 
 template <typename Body>
 void Engine::guard(const Operation& call, Body body) {
+  const watch::Recording recording(recorded_, facts_of(call));
+  if (logs_) log_info("rank {} calls {} of group {}", world_rank(rank()), describe(call, world_ranks_), member_.group);
   const auto begun = Clock::now();
   const auto fail = [&](std::optional<int> blamed, const std::string& reason, const std::string& text) {
     PeerError failure({.rank = blamed,
@@ -133,6 +136,32 @@ void Engine::report(const Operation& call) const {
   for (int other = 0; other < size(); ++other)
     if (other != rank()) others.push_back(other);
   report_(to_string(call.kind), others);
+}
+
+void Engine::record_calls(watch::Group group, std::vector<int> world_ranks) {
+  recorded_ = std::move(group);
+  world_ranks_ = std::move(world_ranks);
+}
+
+watch::CallFacts Engine::facts_of(const Operation& call) const {
+  const bool message = call.kind == Kind::message;
+  const bool sends = message && call.root == rank();
+  const bool reduces = call.kind == Kind::all_reduce || call.kind == Kind::reduce_scatter || call.kind == Kind::reduce;
+  const bool rooted = call.kind == Kind::broadcast || call.kind == Kind::reduce || call.kind == Kind::gather ||
+                      call.kind == Kind::scatter;
+  const bool sized = call.kind != Kind::barrier && call.kind != Kind::all_to_all;
+  const size_t sizes = sized ? call.dims.count : 0;
+  return {.operation = message ? (sends ? "send" : "recv") : to_string(call.kind),
+          .dtype = sized ? to_string(call.dtype) : "",
+          .reduce = reduces ? to_string(call.op) : "",
+          .number = call.sequence,
+          .elements = call.dims.elements,
+          .bytes = sized ? call.dims.elements * size_of(call.dtype) : 0,
+          .digest = call.dims.digest,
+          .sizes = {call.dims.shown, std::min(sizes, Dims::kShown)},
+          .size_count = sizes,
+          .root = rooted ? world_rank(call.root) : -1,
+          .peer = message ? world_rank(sends ? call.to : call.root) : -1};
 }
 
 bool Engine::set_failure(const PeerError& failure) {

@@ -38,6 +38,7 @@
 #include "trireme/comm/engine/operation.h"
 #include "trireme/core/rank_info.h"
 #include "trireme/core/thread_annotations.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme::comm {
 
@@ -97,16 +98,27 @@ class Engine {
   /// From now on the ranks compare their calls before each collective, by one small all_gather (TRIREME_CHECK). Call it
   /// on every rank. An engine that compares anyway, as shm does, is left as it is.
   void compare_calls() { compares_ = !compares_itself(); }
+  /// As compare_calls(), where that is the only way to see that hosts disagree. The hierarchical engine lets the ranks
+  /// that cross from host to host compare, and leaves those of one host to shared memory, which is faster.
+  virtual void compare_between_hosts() { compare_calls(); }
 
   /// Called on the thread of an operation that fails because of another rank, before its caller gets the PeerError.
   /// `ranks` are those that the operation needs: all others, or the peer of a message.
   using ReportWait = std::function<void(const char* operation, const std::vector<int>& ranks)>;
   void report_waits(ReportWait report) { report_ = std::move(report); }
 
+  /// From now on every operation is recorded for the launcher as one of `group`, with its ranks as `world_ranks`. Not
+  /// for the engines that another engine is made of.
+  void record_calls(watch::Group group, std::vector<int> world_ranks);
+  /// From now on every operation is logged before it runs (GLOG_v=3).
+  void log_calls() { logs_ = true; }
+
  protected:
   const RankNames& names() const { return member_.names; }
   /// The number of a rank in messages.
   int called(int rank) const { return comm::called(member_.names, rank); }
+  /// Of an all_to_all: whether each rank expects what the others send, by one all_gather.
+  void compare_parts(const Operation& call, Counts sent, Counts received);
 
  private:
   // The arguments are checked; `call` holds type, operation, root, size and sequence number. Throw error_of(Blame) or
@@ -136,14 +148,18 @@ class Engine {
   void check_counts(Kind kind, Counts counts) const;
   void check_alive(const Operation& call);
   void compare(const Operation& call);
-  void compare_parts(const Operation& call, Counts sent, Counts received);
   void gather_bytes(std::span<const std::byte> mine, void* all);
   bool set_failure(const PeerError& failure);
   void report(const Operation& call) const;
+  watch::CallFacts facts_of(const Operation& call) const;
+  int world_rank(int rank) const { return comm::called(world_ranks_, rank); }
 
   const Member member_;
   bool compares_ = false;
+  bool logs_ = false;
   ReportWait report_;
+  watch::Group recorded_;  // empty: its calls are not recorded
+  std::vector<int> world_ranks_;
   const pid_t owner_ = ::getpid();
   std::mutex turn_;  // of collectives
   std::atomic<uint64_t> sequence_ = 0;

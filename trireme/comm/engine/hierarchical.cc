@@ -15,6 +15,12 @@
 // gather, scatter, all_to_all: the flat engine; they have nothing to save inside a host. send, recv: inside when both
 //   are on one host.
 //
+// Comparing (compare_between_hosts): ranks of a host compare in shared memory. The ranks of a column compare what their
+//   callers asked for right before the column's collective, by an all_gather of the calls. So no element of a collective
+//   on which hosts disagree crosses, and hosts that take different ways still meet in the leaders' column. The flat
+//   engine's operations have no step inside the host: there the ranks of a host compare, then the leaders, then a
+//   barrier lets the host's ranks go.
+//
 // Every rank of a column calls the same collectives of `across` in the same order, every rank of a host those of
 // `inner`: the choices above depend on arguments that are the same on all ranks.
 #include "trireme/comm/engine/hierarchical.h"
@@ -52,6 +58,7 @@ class HierarchicalEngine final : public Engine {
         parts_(make_parts(topology_, rank(), std::move(engines))) {}
 
   const char* name() const override { return "hierarchical"; }
+  void compare_between_hosts() override { compares_crossings_ = true; }
 
  private:
   void do_all_reduce(const Operation& call, void* data) override {
@@ -77,7 +84,8 @@ class HierarchicalEngine final : public Engine {
     inner([&](Engine& e) { e.reduce(work, call.dims, dtype, crossing.inner_op(), column); });
     if (carries) {
       std::byte* crossed = crossing.begin(work, elements);
-      across([&](Engine& e) { e.reduce(crossed, elements, crossing.dtype(), crossing.op(), topology_.host_of(root)); });
+      across(call,
+             [&](Engine& e) { e.reduce(crossed, elements, crossing.dtype(), crossing.op(), topology_.host_of(root)); });
       if (at_home) crossing.end(crossed, work, elements);
     }
     if (at_home && column != topology_.place_of(root)) hand_over(work, elements, dtype, column, root, data);
@@ -91,16 +99,16 @@ class HierarchicalEngine final : public Engine {
       inner([&](Engine& e) { e.broadcast(data, call.dims, call.dtype, place); });
     };
     if (host_ == home && !root_in_column) spread_from(topology_.place_of(call.root));
-    if (place_ == column) across([&](Engine& e) { e.broadcast(data, call.dims, call.dtype, home); });
+    if (place_ == column) across(call, [&](Engine& e) { e.broadcast(data, call.dims, call.dtype, home); });
     if (host_ != home || root_in_column) spread_from(column);
   }
 
   void do_all_gather(const Operation& call, const void* input, Counts counts, void* output) override {
     const Buffer all(total(counts), call.dtype);
     if (topology_.even())
-      gather_columns(input, counts, call.dtype, all.data());
+      gather_columns(call, input, counts, all.data());
     else
-      gather_hosts(input, counts, call.dtype, all.data());
+      gather_hosts(call, input, counts, all.data());
     order_.unpack(all.data(), counts, call.dtype, bytes(output));
   }
 
@@ -113,21 +121,22 @@ class HierarchicalEngine final : public Engine {
       scatter_hosts(call, packed.data(), counts, bytes(output));
   }
 
-  void do_barrier(const Operation& /*call*/) override {
+  void do_barrier(const Operation& call) override {
     const auto meet = [](Engine& engine) { engine.barrier(); };
     inner(meet);
-    if (place_ == 0) across(meet);
+    if (place_ == 0) across(call, meet);
     inner(meet);
   }
 
   void do_gather(const Operation& call, const void* input, Counts counts, void* output) override {
-    parts_.flat.run([&](Engine& e) { e.gather(input, counts, call.dtype, output, call.root); });
+    flat(call, [&](Engine& e) { e.gather(input, counts, call.dtype, output, call.root); });
   }
   void do_scatter(const Operation& call, const void* input, Counts counts, void* output) override {
-    parts_.flat.run([&](Engine& e) { e.scatter(input, counts, call.dtype, output, call.root); });
+    flat(call, [&](Engine& e) { e.scatter(input, counts, call.dtype, output, call.root); });
   }
   void do_all_to_all(const Operation& call, const void* input, Counts sent, void* output, Counts received) override {
-    parts_.flat.run([&](Engine& e) { e.all_to_all(input, sent, call.dtype, output, received); });
+    if (compares_crossings_) compare_parts(call, sent, received);
+    flat(call, [&](Engine& e) { e.all_to_all(input, sent, call.dtype, output, received); });
   }
 
   void do_send(const Operation& call, const void* data) override {
@@ -161,22 +170,43 @@ class HierarchicalEngine final : public Engine {
     parts_.inner.run(call);
   }
   template <typename Call>
-  void across(Call call) {
+  void across(const Operation& asked, Call call) {
+    if (compares_crossings_) compare_in(parts_.across, asked);
     parts_.across.run(call);
+  }
+  template <typename Call>
+  void flat(const Operation& asked, Call call) {
+    if (compares_crossings_) compare_all(asked);
+    parts_.flat.run(call);
+  }
+
+  // --- comparing
+
+  void compare_in(Part& part, const Operation& asked) {
+    std::vector<Operation> all(part.members.size());
+    const std::vector<size_t> counts(all.size(), sizeof asked);
+    part.run([&](Engine& e) { e.all_gather(&asked, counts, DType::u8, all.data()); });
+    if (const auto mismatch = find_mismatch(all, names(), part.members)) throw Disagreement("{}", *mismatch);
+  }
+
+  void compare_all(const Operation& asked) {
+    compare_in(parts_.inner, asked);
+    if (place_ == 0) compare_in(parts_.across, asked);
+    inner([](Engine& e) { e.barrier(); });
   }
 
   // --- ways
 
-  void all_reduce_across(std::byte* data, size_t elements, Crossing& crossing) {
+  void all_reduce_across(const Operation& call, std::byte* data, size_t elements, Crossing& crossing) {
     std::byte* crossed = crossing.begin(data, elements);
-    across([&](Engine& e) { e.all_reduce(crossed, elements, crossing.dtype(), crossing.op()); });
+    across(call, [&](Engine& e) { e.all_reduce(crossed, elements, crossing.dtype(), crossing.op()); });
     crossing.end(crossed, data, elements);
   }
 
   void all_reduce_by_leaders(const Operation& call, std::byte* data) {
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce(data, call.dims, call.dtype, crossing.inner_op(), 0); });
-    if (place_ == 0) all_reduce_across(data, call.dims.elements, crossing);
+    if (place_ == 0) all_reduce_across(call, data, call.dims.elements, crossing);
     inner([&](Engine& e) { e.broadcast(data, call.dims, call.dtype, 0); });
   }
 
@@ -188,7 +218,7 @@ class HierarchicalEngine final : public Engine {
     const Buffer slice(mine, call.dtype);
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce_scatter(data, slices, call.dtype, crossing.inner_op(), slice.data()); });
-    all_reduce_across(slice.data(), mine, crossing);
+    all_reduce_across(call, slice.data(), mine, crossing);
     inner([&](Engine& e) { e.all_gather(slice.data(), slices, call.dtype, data); });
   }
 
@@ -199,25 +229,29 @@ class HierarchicalEngine final : public Engine {
     inner([&](Engine& e) { e.scatter(from, counts, dtype, to, place); });
   }
 
-  void gather_columns(const void* input, Counts counts, DType dtype, std::byte* all) {
+  void gather_columns(const Operation& call, const void* input, Counts counts, std::byte* all) {
+    const DType dtype = call.dtype;
     const std::vector<size_t> column = PartOrder::pick(counts, parts_.across.members);
     const Buffer mine(total(column), dtype);
-    across([&](Engine& e) { e.all_gather(input, column, dtype, mine.data()); });
+    across(call, [&](Engine& e) { e.all_gather(input, column, dtype, mine.data()); });
     inner([&](Engine& e) { e.all_gather(mine.data(), order_.column_totals(counts), dtype, all); });
   }
 
-  void gather_hosts(const void* input, Counts counts, DType dtype, std::byte* all) {
+  void gather_hosts(const Operation& call, const void* input, Counts counts, std::byte* all) {
+    const DType dtype = call.dtype;
     const std::vector<size_t> inside = PartOrder::pick(counts, parts_.inner.members);
     const Buffer block(total(inside), dtype);
     inner([&](Engine& e) { e.gather(input, inside, dtype, block.data(), 0); });
-    if (place_ == 0) across([&](Engine& e) { e.all_gather(block.data(), order_.host_totals(counts), dtype, all); });
+    if (place_ == 0)
+      across(call, [&](Engine& e) { e.all_gather(block.data(), order_.host_totals(counts), dtype, all); });
     inner([&](Engine& e) { e.broadcast(all, total(counts), dtype, 0); });
   }
 
-  void reduce_scatter_across(std::byte* input, Counts counts, Crossing& crossing, size_t mine, std::byte* output) {
+  void reduce_scatter_across(const Operation& call, std::byte* input, Counts counts, Crossing& crossing, size_t mine,
+                             std::byte* output) {
     std::byte* crossed = crossing.begin(input, total(counts));
     const Buffer result(mine, crossing.dtype());
-    across([&](Engine& e) { e.reduce_scatter(crossed, counts, crossing.dtype(), crossing.op(), result.data()); });
+    across(call, [&](Engine& e) { e.reduce_scatter(crossed, counts, crossing.dtype(), crossing.op(), result.data()); });
     crossing.end(result.data(), output, mine);
   }
 
@@ -226,7 +260,7 @@ class HierarchicalEngine final : public Engine {
     const Buffer column(totals[static_cast<size_t>(place_)], call.dtype);
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce_scatter(packed, totals, call.dtype, crossing.inner_op(), column.data()); });
-    reduce_scatter_across(column.data(), PartOrder::pick(counts, parts_.across.members), crossing,
+    reduce_scatter_across(call, column.data(), PartOrder::pick(counts, parts_.across.members), crossing,
                           counts[static_cast<size_t>(rank())], output);
   }
 
@@ -235,7 +269,8 @@ class HierarchicalEngine final : public Engine {
     const Buffer block(total(inside), call.dtype);
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce(packed, total(counts), call.dtype, crossing.inner_op(), 0); });
-    if (place_ == 0) reduce_scatter_across(packed, order_.host_totals(counts), crossing, total(inside), block.data());
+    if (place_ == 0)
+      reduce_scatter_across(call, packed, order_.host_totals(counts), crossing, total(inside), block.data());
     inner([&](Engine& e) { e.scatter(block.data(), inside, call.dtype, output, 0); });
   }
 
@@ -243,6 +278,7 @@ class HierarchicalEngine final : public Engine {
   const int host_;
   const int place_;
   const PartOrder order_;
+  bool compares_crossings_ = false;
   Parts parts_;
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 
 #include "trireme/comm/engine/shm/group.h"
@@ -209,6 +210,73 @@ TEST(HierarchicalFailure, EveryFurtherCallThrows) {
     }
     EXPECT_THROW(engine.send(&data, 1, DType::i32, (engine.me().rank + 1) % 4), PeerError);
   });
+}
+
+// What rank 2, alone or with its host's other rank, does differently from the rest.
+struct Mismatch {
+  const char* first;
+  const char* other;
+  std::function<void(Engine&, bool other)> call;
+};
+
+std::vector<Mismatch> mismatches() {
+  static float data[4];
+  static float room[4];
+  const auto reduce = [](size_t n, ReduceOp op) {
+    return [n, op](Engine& e) { e.all_reduce(std::vector<float>(n).data(), n, DType::f32, op); };
+  };
+  const auto differ = [](auto one, auto two) { return [=](Engine& e, bool other) { other ? two(e) : one(e); }; };
+  const auto sum = reduce(3, ReduceOp::sum);
+  const auto gather = [](int root) {
+    return [root](Engine& e) {
+      const std::vector<size_t> counts(static_cast<size_t>(e.size()), 1);
+      e.gather(data, counts, DType::f32, room, root);
+    };
+  };
+  const auto all_gather = [](Engine& e) {
+    const std::vector<size_t> counts(static_cast<size_t>(e.size()), 1);
+    float parts[4] = {};
+    float mine = 1;
+    e.all_gather(&mine, counts, DType::f32, parts);
+  };
+  return {{"all_reduce #1 float[3] sum", "all_reduce #1 float[3] max", differ(sum, reduce(3, ReduceOp::max))},
+          {"all_reduce #1 float[3] sum", "all_reduce #1 float[3] avg", differ(sum, reduce(3, ReduceOp::avg))},
+          {"all_reduce #1 float[3] sum", "all_reduce #1 float[4] sum", differ(sum, reduce(4, ReduceOp::sum))},
+          {"all_reduce #1 float[3] sum", "float[70000] sum", differ(sum, reduce(70'000, ReduceOp::sum))},
+          {"all_reduce #1 float[3] sum", "all_gather #1 float[", differ(sum, all_gather)},
+          {"all_reduce #1 float[3] sum", "gather #1 float[", differ(sum, gather(0))},
+          {"to rank 0", "to rank 1", differ(gather(0), gather(1))},
+          {"all_reduce #1 float[3] sum", "barrier #1", differ(sum, [](Engine& e) { e.barrier(); })}};
+}
+
+TEST(HierarchicalComparison, HostsThatDisagreeAreNamedWithTheirCalls) {
+  for (const std::vector<int>& host_of : {std::vector{0, 0, 1, 1}, std::vector{0, 0, 1}, std::vector{0, 1}}) {
+    for (const Mismatch& mismatch : mismatches()) {
+      Hosts hosts(host_of);
+      std::atomic<int> named = 0;
+      hosts.run([&](Engine& engine) {
+        engine.compare_between_hosts();
+        const std::string text =
+            message_of<Error>([&] { mismatch.call(engine, host_of[static_cast<size_t>(engine.rank())] == 1); });
+        const bool both = text.find(mismatch.first) != text.npos && text.find(mismatch.other) != text.npos;
+        if (both && text.find("rank 0: ") != text.npos) ++named;
+        EXPECT_THROW(engine.barrier(), PeerError);
+      });
+      EXPECT_GE(named, 2) << mismatch.first << " against " << mismatch.other << " on " << host_of.size() << " ranks";
+    }
+  }
+}
+
+TEST(HierarchicalComparison, AgreeingCallsAreNotDisturbed) {
+  for (const std::vector<int>& host_of : {std::vector{0, 0, 1, 1}, std::vector{0, 0, 0, 1}, std::vector{0, 1, 2}}) {
+    Hosts hosts(host_of);
+    hosts.run([](Engine& engine) {
+      engine.compare_between_hosts();
+      for (const testing::Step& step : testing::all_steps(engine.me().size, 257)) Player(engine, step).play();
+      for (const testing::Step& step : testing::random_steps(kSanitized ? 30 : 100, engine.me().size, 40000))
+        Player(engine, step).play();
+    });
+  }
 }
 
 TEST(HierarchicalFailure, ImpossibleArgumentsHarmNothing) {

@@ -84,10 +84,12 @@ int called(std::span<const int> names, int rank) {
   return names.empty() ? rank : names[static_cast<size_t>(rank)];
 }
 
-std::optional<std::string> find_mismatch(std::span<const Operation> by_rank, std::span<const int> names) {
+std::optional<std::string> find_mismatch(std::span<const Operation> by_rank, std::span<const int> names,
+                                         std::span<const int> members) {
+  const auto name_of = [&](size_t entry) { return called(names, called(members, static_cast<int>(entry))); };
   for (size_t rank = 1; rank < by_rank.size(); ++rank) {
     if (by_rank[rank] == by_rank[0]) continue;
-    const int first = called(names, 0), other = called(names, static_cast<int>(rank));
+    const int first = name_of(0), other = name_of(rank);
     if (by_rank[0].kind == Kind::message) return message_mismatch(by_rank[0], by_rank[rank], first, other);
     return fmt::format(
         "rank {}: {} but rank {}: {}; all ranks of a group must call the same collectives with the same arguments in "

@@ -77,7 +77,9 @@ int called(std::span<const int> names, int rank);
 std::string describe(const Operation& operation, std::span<const int> names = {});
 
 /// The first rank that differs from rank 0, with both sides; nothing when all agree. Pure, and the same on every rank.
-std::optional<std::string> find_mismatch(std::span<const Operation> by_rank, std::span<const int> names = {});
+/// With `members`, entry k is from rank members[k] of the group; roots and names are the group's.
+std::optional<std::string> find_mismatch(std::span<const Operation> by_rank, std::span<const int> names = {},
+                                         std::span<const int> members = {});
 
 /// The same for what the ranks of an all_to_all exchange. `table` holds, for each rank, how much it sends to each rank
 /// and then how much it expects from each.

@@ -118,7 +118,8 @@ Operator pad(const Node& params) {
 
 /// One without parameters.
 template <typename Plain>
-Operator plain(const Node& /*params*/) {
+Operator plain(const Node& params) {
+  for (const auto& [key, value] : params.entries()) config::warn_ignored(params, key, "the operator has no parameters");
   return Plain{};
 }
 

@@ -79,8 +79,13 @@ TEST(MakeTransforms, WarnsOfWhatItIgnores) {
               testing::ElementsAre(HasSubstr("output_fp16: 'True' is")));
   EXPECT_THAT(warnings("ResizeImage: {size: 3, return_numpy: False}"),
               testing::ElementsAre(HasSubstr("return_numpy: 'False' is ignored: ")));
+  EXPECT_THAT(warnings("AutoAugment: {prob: 0.5, layers: 2}"),
+              testing::ElementsAre(
+                  "warning: f.yaml:2: ops.0.AutoAugment.prob: '0.5' is ignored: the operator has no parameters",
+                  HasSubstr("ops.0.AutoAugment.layers: '2' is ignored: ")));
+  EXPECT_THAT(warnings("ToCHWImage: {x: 1}"), testing::ElementsAre(HasSubstr("ToCHWImage.x: '1' is ignored: ")));
   EXPECT_THAT(warnings("NormalizeImage: {order: chw, output_fp16: False}\n  - DecodeImage: {backend: cv2}\n"
-                       "  - ResizeImage: {size: 3, return_numpy: True}"),
+                       "  - ResizeImage: {size: 3, return_numpy: True}\n  - ToCHWImage:\n  - AutoAugment: {}"),
               testing::IsEmpty());
 }
 

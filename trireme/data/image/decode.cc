@@ -14,13 +14,35 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOthers{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kOthers{{
     {"GIF8"sv, "a GIF"sv},
     {"BM"sv, "a BMP"sv},
     {"II*\0"sv, "a TIFF"sv},
     {"MM\0*"sv, "a TIFF"sv},
+    {"II+\0"sv, "a BigTIFF"sv},
+    {"MM\0+"sv, "a BigTIFF"sv},
     {"\0\0\0\fjP"sv, "a JPEG 2000"sv},
+    {"\0\0\0\fJXL "sv, "a JPEG XL"sv},
+    {"\xff\x0a"sv, "a JPEG XL"sv},
 }};
+
+/// The brands of the container that AVIF, HEIC and MP4 share.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kBrands{{
+    {"avif"sv, "an AVIF"sv},
+    {"avis"sv, "an AVIF"sv},
+    {"heic"sv, "a HEIC"sv},
+    {"heix"sv, "a HEIC"sv},
+    {"hevc"sv, "a HEIC"sv},
+    {"mif1"sv, "a HEIF"sv},
+    {"msf1"sv, "a HEIF"sv},
+}};
+
+std::string_view by_brand(std::string_view bytes) {
+  if (bytes.size() < 12 || bytes.substr(4, 4) != "ftyp") return {};
+  for (const auto& [brand, name] : kBrands)
+    if (bytes.substr(8, 4) == brand) return name;
+  return {};
+}
 
 [[noreturn]] void refuse(std::string_view bytes) {
   if (bytes.empty()) throw ImageError("no image: 0 bytes");
@@ -34,6 +56,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kOthers{{
 
 std::string_view other_format(std::string_view bytes) {
   if (bytes.starts_with("RIFF") && bytes.size() >= 12 && bytes.substr(8, 4) == "WEBP") return "a WebP";
+  if (const std::string_view name = by_brand(bytes); !name.empty()) return name;
   for (const auto& [begin, name] : kOthers)
     if (bytes.starts_with(begin)) return name;
   return is_markup(bytes) ? "a text of HTML or XML, perhaps the page of a failed download" : std::string_view();

@@ -133,15 +133,32 @@ TEST(DecodeJpeg, WhatFollowsTheEndDoesNotMatter) {
   EXPECT_EQ(decode(bytes + std::string(1000, 'x')), decode(bytes));
 }
 
-TEST(DecodeJpeg, TooManyScansAreRefused) {
-  // One scan repeated: 700 passes over the picture for a few bytes each.
-  std::string bytes = jpeg_of(waves(16, 16), {.progressive = true});
-  const size_t scan = bytes.rfind("\xff\xda");
-  const std::string last = bytes.substr(scan, bytes.size() - 2 - scan);
+/// The second scan again and again: passes over the picture that set the same coefficients.
+std::string with_scans(int width, int height, int more) {
+  std::string bytes = jpeg_of(waves(width, height), {.progressive = true, .grey = true});
+  const size_t scan = bytes.find("\xff\xda", bytes.find("\xff\xda") + 2), end = bytes.find("\xff\xc4", scan);
+  const std::string again = bytes.substr(scan, end - scan);
   std::string many;
-  for (int i = 0; i < 700; ++i) many += last;
-  bytes.insert(bytes.size() - 2, many);
-  EXPECT_NE(message_of(bytes), "nothing was thrown");
+  for (int i = 0; i < more; ++i) many += again;
+  return bytes.insert(end, many);
+}
+
+TEST(DecodeJpeg, TooManyScansAreRefused) {
+  EXPECT_EQ(message_of(with_scans(16, 16, 700)),
+            "JPEG of 16x16 pixels with more than 500 scans; save it again with fewer");
+  EXPECT_EQ(message_of(with_scans(3000, 3000, 40)),
+            "JPEG of 3000x3000 pixels with more than 32 scans; save it again with fewer");
+  EXPECT_EQ(message_of(with_scans(3000, 3000, 10)), "nothing was thrown");
+}
+
+TEST(DecodeJpeg, CanBeStoppedBetweenRows) {
+  for (const bool progressive : {false, true}) {
+    const std::string bytes = jpeg_of(waves(300, 200), {.progressive = progressive});
+    int asked = 0;
+    EXPECT_EQ(message_of(bytes, {.stop = [&] { return ++asked == 5; }}), "the decoding was stopped");
+    EXPECT_EQ(asked, 5);
+    EXPECT_EQ(message_of(bytes, {.stop = [] { return false; }}), "nothing was thrown");
+  }
 }
 
 TEST(DecodeJpeg, APartEqualsTheWhole) {
@@ -235,12 +252,31 @@ TEST(DecodePng, CutAnywhereIsAnError) {
   EXPECT_THAT(message_of(bytes.substr(0, 200)), HasSubstr("damaged PNG"));
 }
 
+TEST(DecodePng, TextsTakeLittleMemory) {
+  EXPECT_EQ(message_of(png_of(1, 1, {1, 2, 3}, {.text = std::string(1000, 'x')})), "nothing was thrown");
+  EXPECT_EQ(message_of(png_of(1, 1, {1, 2, 3}, {.text = std::string(2 << 20, 'x')})),
+            "PNG with more than 1048576 bytes of texts, colour profiles and EXIF; save it without them");
+}
+
 TEST(Decode, WhatIsNoImageIsNamed) {
   EXPECT_EQ(message_of(""), "no image: 0 bytes");
   EXPECT_THAT(message_of("hello world"), HasSubstr("11 bytes that begin with 68656c6c6f20776f"));
   EXPECT_THAT(message_of("GIF89a"), HasSubstr("a GIF; only JPEG and PNG"));
   EXPECT_THAT(message_of("RIFF....WEBPVP8 "), HasSubstr("a WebP; only JPEG and PNG"));
   EXPECT_THAT(message_of("RIFF....WAVEfmt "), HasSubstr("no image"));
+  using namespace std::string_literals;
+  EXPECT_THAT(message_of("\0\0\0\x20"s
+                         "ftypavif...."),
+              HasSubstr("an AVIF; only JPEG and PNG"));
+  EXPECT_THAT(message_of("\0\0\0\x20"s
+                         "ftypheic...."),
+              HasSubstr("a HEIC; only JPEG and PNG"));
+  EXPECT_THAT(message_of("\0\0\0\x20"s
+                         "ftypmp42...."),
+              HasSubstr("no image"));
+  EXPECT_THAT(message_of("II+\0\x08\0\0\0"s), HasSubstr("a BigTIFF; only JPEG and PNG"));
+  EXPECT_THAT(message_of("MM\0+\0\x08\0\0"s), HasSubstr("a BigTIFF; only JPEG and PNG"));
+  EXPECT_THAT(message_of("\xff\x0a..."), HasSubstr("a JPEG XL; only JPEG and PNG"));
   EXPECT_THAT(message_of("RIFF"), HasSubstr("no image"));
   EXPECT_THAT(message_of("<!DOCTYPE html>"), HasSubstr("failed download"));
   EXPECT_THROW(read_size(std::string("BM......")), ImageError);

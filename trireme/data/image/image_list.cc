@@ -18,7 +18,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 5> kUnreadEndings = {".bmp", ".gif", ".tif", ".tiff", ".webp"};
+constexpr std::array<std::string_view, 9> kUnreadEndings = {".avif", ".bmp", ".gif",  ".heic", ".heif",
+                                                            ".jxl",  ".tif", ".tiff", ".webp"};
 constexpr size_t kLongestEnding = 5;
 constexpr size_t kMaxLine = 1 << 16;  // PATH_MAX is 4096: a longer line means that this is not a list
 
@@ -115,6 +116,7 @@ std::vector<std::string> pictures(const fs::path& folder, const std::string& nam
 
 ImageList read_classes(const fs::path& folder) {
   ImageList list;
+  list.set_source(folder.string());
   const std::vector<std::string> names = class_folders(folder);
   if (names.empty())
     throw UsageError("{}: there is no sub-folder; an image folder has one for each class", folder.string());
@@ -172,6 +174,7 @@ ImageList read_image_list(const fs::path& file, const ImageListOptions& options)
   check_delimiter(options);
   LineReader reader(file);
   ImageList list;
+  list.set_source(file.string());
   std::error_code unknown;
   const uintmax_t bytes = fs::file_size(file, unknown);
   if (!unknown) list.reserve_paths(bytes);  // only what is written is taken from the machine

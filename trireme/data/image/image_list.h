@@ -33,6 +33,8 @@ class ImageList {
   int64_t class_num() const;
   /// Names of the sub-folders, or nothing for a list file.
   const std::vector<std::string>& class_names() const { return class_names_; }
+  /// The list file or folder; empty for one made by add().
+  const std::string& source() const { return source_; }
   /// Memory it holds.
   size_t bytes() const;
 
@@ -41,6 +43,7 @@ class ImageList {
   void reserve_paths(size_t path_bytes) { paths_.reserve(path_bytes); }
   /// Renumbers the labels, without gaps, in their order.
   void relabel();
+  void set_source(std::string source) { source_ = std::move(source); }
   void set_class_names(std::vector<std::string> names) { class_names_ = std::move(names); }
 
  private:
@@ -48,6 +51,7 @@ class ImageList {
   std::vector<uint64_t> ends_;  // of each path
   std::vector<int32_t> labels_;
   std::vector<std::string> class_names_;
+  std::string source_;
 };
 
 struct ImageListOptions {
@@ -62,8 +66,8 @@ struct ImageListOptions {
 /// when the file cannot be read. Whether the pictures exist is not looked at.
 ImageList read_image_list(const std::filesystem::path& file, const ImageListOptions& options = {});
 
-/// Whether the name is that of a picture in a format that is not read: .bmp, .gif, .tif, .tiff, .webp, in capitals or
-/// not.
+/// Whether the name is that of a picture in a format that is not read: .avif, .bmp, .gif, .heic, .heif, .jxl, .tif, .tiff,
+/// .webp, in capitals or not.
 bool has_unread_ending(std::string_view path);
 
 /// Classes are the sub-folders in the order of their names, pictures all files below them that end in .jpg, .jpeg or

@@ -148,7 +148,8 @@ TEST_F(ImageFolder, HasAlsoPicturesOfFormatsThatAreRefusedLater) {
 }
 
 TEST(UnreadEnding, IsTheLastPartOfAName) {
-  for (const char* name : {"a.bmp", "b/a.TIFF", ".webp"}) EXPECT_TRUE(has_unread_ending(name)) << name;
+  for (const char* name : {"a.bmp", "b/a.TIFF", ".webp", "a.heic", "a.AVIF"})
+    EXPECT_TRUE(has_unread_ending(name)) << name;
   for (const char* name : {"bmp", "a.bmp.jpg", "a.bmp2", "", "a.", "gif/a.png"})
     EXPECT_FALSE(has_unread_ending(name)) << name;
 }

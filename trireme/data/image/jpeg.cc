@@ -17,8 +17,13 @@ namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;
 constexpr unsigned kMaxMarkerBytes = 0xFFFF;
-// Every scan of a progressive file is a pass over the whole picture, and costs the attacker some ten bytes.
-constexpr int kMaxScans = 500;
+// Every scan of a progressive file is a pass over the whole picture, and costs the attacker some ten bytes. Programs that
+// write such files use about ten.
+constexpr int64_t kMaxScans = 500, kScansOfAnySize = 32, kMaxScannedPixels = int64_t{1} << 28;
+
+int max_scans(int64_t pixels) {
+  return static_cast<int>(std::clamp(kMaxScannedPixels / std::max<int64_t>(pixels, 1), kScansOfAnySize, kMaxScans));
+}
 
 /// Damage that leaves wrong pixels behind; libjpeg only warns of it.
 bool is_damage(int code) {
@@ -56,6 +61,9 @@ struct JpegReader::State {
   jpeg_error_mgr errors{};
   jpeg_progress_mgr progress{};
   std::jmp_buf jump{};
+  enum class End { damage, scans, stop } end = End::damage;  // why it was left
+  int most_scans = kMaxScans;
+  std::function<bool()> stop;
   char message[JMSG_LENGTH_MAX] = "";
   std::vector<uint8_t> cmyk_row;
   int orientation = 1;
@@ -68,8 +76,9 @@ struct JpegReader::State {
       if (level < 0 && is_damage(common->err->msg_code)) of(common)->leave();
     };
     progress.progress_monitor = [](j_common_ptr common) {
-      auto* decoder = reinterpret_cast<j_decompress_ptr>(common);
-      if (decoder->input_scan_number > kMaxScans) ERREXIT(common, JERR_BAD_PROGRESSION);
+      State& state = *of(common);
+      if (state.jpeg.input_scan_number > state.most_scans) state.leave(End::scans);
+      if (state.stop && state.stop()) state.leave(End::stop);
     };
     jpeg.client_data = this;
     guarded([this] { jpeg_create_decompress(&jpeg); });
@@ -82,19 +91,27 @@ struct JpegReader::State {
 
   static State* of(j_common_ptr common) { return static_cast<State*>(common->client_data); }
 
-  [[noreturn]] void leave() {
-    errors.format_message(reinterpret_cast<j_common_ptr>(&jpeg), message);
+  [[noreturn]] void leave(End why = End::damage) {
+    end = why;
+    if (why == End::damage) errors.format_message(reinterpret_cast<j_common_ptr>(&jpeg), message);
     std::longjmp(jump, 1);
   }
 
-  /// Throws ImageError when libjpeg finds an error within `work`.
+  [[noreturn]] void refuse() const {
+    if (end == End::stop) throw ImageError("the decoding was stopped");
+    if (end == End::damage) throw ImageError("damaged JPEG: {}", message);
+    throw ImageError("JPEG of {}x{} pixels with more than {} scans; save it again with fewer", jpeg.image_width,
+                     jpeg.image_height, most_scans);
+  }
+
+  /// Throws ImageError when libjpeg finds an error within `work`, or the progress monitor leaves it.
   template <typename Work>
   void guarded(const Work& work) {
     if (setjmp(jump) == 0) {
       work();
       return;
     }
-    throw ImageError("damaged JPEG: {}", message);
+    refuse();
   }
 
   void find_orientation() {
@@ -159,6 +176,8 @@ JpegReader::JpegReader(std::span<const char> bytes, const DecodeOptions& options
   if (pixels > options.max_pixels)
     throw ImageError("JPEG of {}x{} pixels: more than the limit of {}; make it smaller", state.jpeg.image_width,
                      state.jpeg.image_height, options.max_pixels);
+  state.most_scans = max_scans(pixels);
+  state.stop = options.stop;
 }
 
 JpegReader::~JpegReader() = default;

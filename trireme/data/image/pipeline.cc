@@ -4,6 +4,7 @@
 #include <optional>
 #include <type_traits>
 
+#include "trireme/core/levers.h"
 #include "trireme/data/image/jpeg.h"
 #include "trireme/data/image/orient.h"
 #include "trireme/data/image/partial.h"
@@ -116,7 +117,9 @@ std::string name_of(const Operator& op) {
 }
 
 Transforms::Transforms(std::vector<Operator> operators, TransformsOptions options)
-    : operators_(std::move(operators)), options_(options) {
+    : operators_(std::move(operators)), options_(std::move(options)) {
+  // Asked once: threads that decode must not read the environment, which the program may change.
+  if (options_.decoding == Decoding::automatic && !is_on(Lever::scaled_jpeg)) options_.decoding = Decoding::region;
   bool normalized = false;
   for (const Operator& op : operators_) {
     std::visit(Check{}, op);
@@ -171,12 +174,13 @@ void Transforms::finish(const Image& image, Random& random, float* out_chw) cons
   for (const RandomErasing& erasing : erasings_) erasing(out_chw, size_, random);
 }
 
-size_t Transforms::decode_first(std::span<const char> encoded, Random& random, Image& image) const {
+size_t Transforms::decode_first(std::span<const char> encoded, const DecodeOptions& limits, Random& random,
+                                Image& image) const {
   if (options_.decoding == Decoding::full || pixel_operators_.empty() || !is_jpeg(encoded)) {
-    decode(encoded, image, options_.decode);
+    decode(encoded, image, limits);
     return 0;
   }
-  JpegReader reader(encoded, options_.decode);
+  JpegReader reader(encoded, limits);
   const int orientation = reader.orientation();
   const auto* crop = std::get_if<RandCropImage>(&pixel_operators_[0]);
   const auto* resize = std::get_if<ResizeImage>(&pixel_operators_[0]);
@@ -204,9 +208,12 @@ size_t Transforms::decode_first(std::span<const char> encoded, Random& random, I
   return 0;
 }
 
-void Transforms::run(std::span<const char> encoded, Random& random, float* out_chw) const {
+void Transforms::run(std::span<const char> encoded, Random& random, float* out_chw,
+                     const std::function<bool()>& stop) const {
   thread_local Image image;
-  const size_t done = decode_first(encoded, random, image);
+  DecodeOptions limits = options_.decode;
+  if (stop) limits.stop = stop;
+  const size_t done = decode_first(encoded, limits, random, image);
   run_pixels(image, done, random);
   finish(image, random, out_chw);
 }

@@ -19,6 +19,7 @@
 // Guarantees: run() is const and thread-safe; the result depends on bytes, operators and the generator alone.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <variant>
@@ -41,7 +42,7 @@ using Operator = std::variant<DecodeImage, RandCropImage, RandFlipImage, ResizeI
 std::string name_of(const Operator& op);
 
 enum class Decoding {
-  automatic,  ///< scaled for RandCropImage, region for the others
+  automatic,  ///< scaled for RandCropImage (unless TRIREME_WITHOUT=scaled_jpeg), region for the others
   full,       ///< everything, always
   region,     ///< only the crop; equal to full
   scaled,     ///< only the crop, and at a fraction of its size where that is enough
@@ -58,8 +59,8 @@ class Transforms {
   /// the result to the picture (no crop and no ResizeImage with a size).
   explicit Transforms(std::vector<Operator> operators, TransformsOptions options = {});
 
-  /// Writes elements() floats. Throws ImageError when the bytes cannot be decoded.
-  void run(std::span<const char> encoded, Random& random, float* out_chw) const;
+  /// Writes elements() floats. Throws ImageError when the bytes cannot be decoded, or `stop` ends it (DecodeOptions).
+  void run(std::span<const char> encoded, Random& random, float* out_chw, const std::function<bool()>& stop = {}) const;
   /// The same for a picture that is there already; `image` is used up.
   void run(Image& image, Random& random, float* out_chw) const;
 
@@ -76,7 +77,7 @@ class Transforms {
   void run_pixels(Image& image, size_t first, Random& random) const;
   void finish(const Image& image, Random& random, float* out_chw) const;
   /// Decodes and runs the first operators; returns how many of operators_ are done.
-  size_t decode_first(std::span<const char> encoded, Random& random, Image& image) const;
+  size_t decode_first(std::span<const char> encoded, const DecodeOptions& limits, Random& random, Image& image) const;
 
   std::vector<Operator> operators_;  // as given
   std::vector<Operator> pixel_operators_;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "trireme/core/test_support.h"
+#include "trireme/core/test_variable.h"
 #include "trireme/data/image/partial.h"
 #include "trireme/data/image/test_images.h"
 
@@ -108,6 +109,13 @@ TEST(Transforms, ScaledDecodingIsUsedWhereItPays) {
   EXPECT_GE(different, 5);
   EXPECT_EQ(run(evaluation(Decoding::automatic), bytes), run(evaluation(Decoding::region), bytes));
   EXPECT_NE(run(evaluation(Decoding::scaled), bytes), run(evaluation(Decoding::region), bytes));
+}
+
+TEST(Transforms, ScaledDecodingIsSwitchedOffByAVariable) {
+  const std::string bytes = jpeg_of(noise(400, 300));
+  const ScopedVariable variable("TRIREME_WITHOUT", "scaled_jpeg");
+  for (uint64_t seed = 0; seed < 10; ++seed)
+    EXPECT_EQ(run(training(Decoding::automatic), bytes, seed), run(training(Decoding::region), bytes, seed));
 }
 
 TEST(Transforms, ABadPictureIsAnErrorAndTheNextOneWorks) {

@@ -8,7 +8,8 @@
 namespace trireme::image {
 namespace {
 
-constexpr size_t kMaxChunkBytes = 64u << 20;  // texts and colour profiles, which we do not use
+// Of texts, colour profiles and EXIF together, which are read although nobody uses them.
+constexpr size_t kMaxChunkBytes = size_t{1} << 20;
 
 struct Free {
   void operator()(spng_ctx* context) const { spng_ctx_free(context); }
@@ -16,6 +17,9 @@ struct Free {
 using Context = std::unique_ptr<spng_ctx, Free>;
 
 void expect(int result) {
+  if (result == SPNG_ECHUNK_LIMITS)
+    throw ImageError("PNG with more than {} bytes of texts, colour profiles and EXIF; save it without them",
+                     kMaxChunkBytes);
   if (result != 0) throw ImageError("damaged PNG: {}", spng_strerror(result));
 }
 

@@ -121,6 +121,7 @@ struct PngOptions {
   int bit_depth = 8;
   int color_type = SPNG_COLOR_TYPE_TRUECOLOR;
   std::vector<uint8_t> palette{};
+  std::string text{};  ///< in a chunk of its own
 };
 
 inline std::string png_of(int width, int height, const std::vector<uint8_t>& samples, const PngOptions& options) {
@@ -138,6 +139,15 @@ inline std::string png_of(int width, int height, const std::vector<uint8_t>& sam
     for (size_t i = 0; i < palette.n_entries; ++i)
       palette.entries[i] = {options.palette[3 * i], options.palette[3 * i + 1], options.palette[3 * i + 2], 255};
     spng_set_plte(context, &palette);
+  }
+  std::string text = options.text;  // until it is encoded
+  if (!text.empty()) {
+    spng_text chunk{};
+    std::copy_n("key", 4, chunk.keyword);
+    chunk.type = SPNG_TEXT;
+    chunk.text = text.data();
+    chunk.length = text.size();
+    spng_set_text(context, &chunk, 1);
   }
   int failed = spng_encode_image(context, samples.data(), samples.size(), SPNG_FMT_RAW, SPNG_ENCODE_FINALIZE);
   size_t size = 0;

@@ -78,8 +78,7 @@ void check_consumed(const Stage& stage, const StageOrder& order) {
   if (stage.consumed < 0 || stage.consumed > order.length || stage.consumed % stage.ranks != 0)
     throw UsageError(
         "sampler state: {} ranks have consumed {} samples, but there were {} for them, dealt {} at a time; the state "
-        "is "
-        "damaged or belongs to another dataset",
+        "is damaged or belongs to another dataset",
         stage.ranks, stage.consumed, order.length, stage.ranks);
 }
 

@@ -9,9 +9,8 @@ void check_same(const SamplerState& state, const SamplerOptions& options) {
   if (state.samples != options.samples && state.consumed() > 0)
     throw UsageError(
         "sampler state: it is of a dataset of {} samples, this one has {}, and epoch {} has consumed {} of them; "
-        "finish "
-        "that epoch with its own dataset, or resume from a checkpoint of the end of an epoch (of `trireme train`: "
-        "--resume .../epoch_N), after which the dataset may be another",
+        "finish that epoch with its own dataset, or resume from a checkpoint of the end of an epoch (of `trireme "
+        "train`: --resume .../epoch_N), after which the dataset may be another",
         state.samples, options.samples, state.epoch, state.consumed());
   if (state.order != options.order)
     throw UsageError("sampler state: its order is {}'s, this sampler's is {}'s; resume with the same .order",

@@ -248,6 +248,12 @@ void require_onnx_type(const Traced& traced, const Description& description, con
       description.model_name, c10::toString(traced.type));
 }
 
+void warn_if_not_run(const Options& options) {
+  if (!options.onnx || options.open_onnx) return;
+  log_warning("{} is written without having been run, as {}; compare its answers with those of {} before it is used",
+              bundle::kOnnxFile, options.no_engine, bundle::kTorchFile);
+}
+
 Description export_traced(const Network& net, Traced traced, Description description, const fs::path& folder,
                           const Options& options) {
   require_onnx_type(traced, description, options);
@@ -256,10 +262,13 @@ Description export_traced(const Network& net, Traced traced, Description descrip
   Description bare = description;
   bare.output.activation = Activation::none;
   Files first(net, traced, bare, options);
+  log_info("[export] comparing {} with the network", bundle::kTorchFile);
   first.compare_script(recordings);  // before there is a folder that a crash could leave
   first.make_onnx();
+  log_info("[export] writing {}{}", bundle::kTorchFile, options.onnx ? fmt::format(" and {}", bundle::kOnnxFile) : "");
   Staging staging(folder);
   first.write(staging.path());
+  if (options.onnx && options.open_onnx) log_info("[export] comparing {} with the network", bundle::kOnnxFile);
   first.compare_onnx(staging.path(), recordings);
   if (description.output.activation != Activation::none) {
     append_activation(traced, description.output.activation);
@@ -271,6 +280,7 @@ Description export_traced(const Network& net, Traced traced, Description descrip
     with_activation.compare_onnx(staging.path(), one_image);
   }
   description = bundle::write(staging.path(), std::move(description));
+  warn_if_not_run(options);
   staging.commit({bundle::kTorchFile, bundle::kOnnxFile, bundle::kDescriptionFile});
   return description;
 }
@@ -282,6 +292,8 @@ Description export_model(const Network& net, Description description, const fs::
   const torch::NoGradGuard no_grad;
   const Evaluation evaluation(*net.module);
   Description described = description;
+  log_info("[export] tracing {} on images of {} x {} x {}", description.model_name, description.input.channels,
+           description.input.height, description.input.width);
   try {
     Traced traced = inference_graph(net, described, options.any_size);
     return export_traced(net, std::move(traced), described, folder, options);

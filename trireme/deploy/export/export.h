@@ -27,6 +27,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "trireme/deploy/bundle/description.h"
 #include "trireme/deploy/export/compare.h"
@@ -42,7 +43,8 @@ struct Options {
   /// Also runs the network on larger images. Where it takes them, so do the files; else the log says why not.
   bool any_size = false;
   double tolerance = 1e-4;  ///< of the comparisons, times the range of the scores before the activation
-  OpenOnnx open_onnx = {};  ///< none: inference.onnx is written without having been run
+  OpenOnnx open_onnx = {};  ///< none: inference.onnx is written without having been run, and the log warns of it
+  std::string no_engine = "no engine was passed (Options::open_onnx)";  ///< for that warning: why there is none
 };
 
 /// Replaces the three files in `folder`, which is made when there is none: all of them or, when anything fails, none.

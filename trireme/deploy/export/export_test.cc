@@ -12,6 +12,7 @@
 #include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/test_hardship.h"
+#include "trireme/core/test_support.h"
 #include "trireme/deploy/export/test_networks.h"
 #include "trireme/models/models.h"
 
@@ -282,6 +283,19 @@ TEST_F(Export, ComparesTheOnnxFile) {
   EXPECT_THAT(batches, ::testing::UnorderedElementsAre(1, 2, 3, 1)) << "without softmax, and one image with it";
 }
 
+TEST_F(Export, AnOnnxFileThatWasNotRunIsTold) {
+  const auto times_told = [&](const std::string& why, const Options& options) {
+    const CaughtLog log;
+    export_model(models::lenet(10), described("LeNet", 1, 28), folder_, options);
+    return log.count("warning: inference.onnx is written without having been run" + why);
+  };
+  const auto same = [](torch::Tensor scores) { return scores; };
+  EXPECT_EQ(times_told(", as no engine was passed", {}), 1U);
+  EXPECT_EQ(times_told(", as it rains; compare", {.no_engine = "it rains"}), 1U);
+  EXPECT_EQ(times_told("", {.onnx = false}), 0U);
+  EXPECT_EQ(times_told("", {.open_onnx = spoilt(same)}), 0U);
+}
+
 TEST_F(Export, SeesAWrongFileThoughAllScoresAreAlmostEqual) {
   const std::string said = refusal(almost_equal(), described("LeNet", 1, 28), {.open_onnx = spoilt(turned)});
   EXPECT_THAT(said, AllOf(HasSubstr("LeNet is not exported"), HasSubstr("its inference.onnx differs"),
@@ -305,6 +319,18 @@ TEST_F(Export, TellsOfAnOnnxFileThatCannotBeOpenedOrRun) {
   const OpenOnnx closed = [](const fs::path&, const Description&) -> Scorer { throw std::runtime_error("torn"); };
   EXPECT_THAT(refusal(models::lenet(10), described("LeNet", 1, 28), {.open_onnx = closed}),
               AllOf(HasSubstr("inference.onnx cannot be read back"), HasSubstr("torn")));
+}
+
+TEST_F(Export, SaysWhatItDoes) {
+  std::string said;
+  const LogSink before = set_log_sink([&](LogLevel, std::string_view text) {
+    if (text.starts_with("[export]")) said += std::string(text) + "; ";
+  });
+  export_model(models::lenet(10), described("LeNet", 1, 28), folder_);
+  set_log_sink(before);
+  EXPECT_EQ(said,
+            "[export] tracing LeNet on images of 1 x 28 x 28; [export] comparing inference.pt with the network; "
+            "[export] writing inference.pt and inference.onnx; ");
 }
 
 TEST_F(Export, WarnsWhenTheScoresAreTooMuchAlikeToCompare) {

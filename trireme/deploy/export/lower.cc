@@ -76,7 +76,7 @@ void Lowering::run() {
   name_outputs();
 }
 
-/// An output that is an input or a weight, or comes twice, needs a node to have its name.
+/// An output that is an input or a weight, or is listed twice, needs a node to have its name.
 void Lowering::name_outputs() {
   for (size_t i = 0; i < traced_.outputs().size(); ++i) {
     const std::string name = value(traced_.outputs()[i]), wanted = output_name(options_, i);

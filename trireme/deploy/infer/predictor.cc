@@ -187,15 +187,15 @@ std::vector<Answer> Predictor::predict(const Prepared& batch, Timing* timing) co
   return answers;
 }
 
-void Predictor::preprocess(std::string_view encoded, std::span<float> image) const {
+void Predictor::preprocess(std::string_view encoded, std::span<float> image, const std::function<bool()>& stop) const {
   const std::optional<image::Transforms>& transforms = state_->transforms;
   if (!transforms) bundle::make_transforms(state_->description);  // says why there are none
   if (image.size() != input_elements())
     throw UsageError("a picture becomes {} floats, but there is room for {}", input_elements(), image.size());
   image::Random random(0);  // an operator of chance, if there is one, does the same to every picture
-  if (transforms->elements() == input_elements()) return transforms->run(encoded, random, image.data());
+  if (transforms->elements() == input_elements()) return transforms->run(encoded, random, image.data(), stop);
   Buffer planes(transforms->elements());
-  transforms->run(encoded, random, planes.data());
+  transforms->run(encoded, random, planes.data(), stop);
   mix_grey(planes.view(), image);
 }
 

@@ -14,6 +14,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,8 +101,9 @@ class Predictor {
 
   // --- the same in single steps, for callers with tensors or batches of their own
 
-  /// One picture into input_elements() floats. Throws UsageError when the bytes are not a picture.
-  void preprocess(std::string_view encoded, std::span<float> image) const;
+  /// One picture into input_elements() floats. `stop` is asked now and then while a JPEG is decoded; true ends it, and it
+  /// must not throw. UsageError: the bytes are not a picture, or it was stopped.
+  void preprocess(std::string_view encoded, std::span<float> image, const std::function<bool()>& stop = {}) const;
   /// Whole pictures in, class_num() scores for each out. UsageError: not a whole number of pictures.
   std::vector<float> scores(std::span<const float> images) const;
   /// Without memory of its own: `scores` has class_num() floats for each picture.

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "binary tensors are little-endian");
 
 constexpr size_t kMaxDimensions = 8, kMaxText = 1024;
-constexpr const char* kForm =
+constexpr const char* kInferForm =
     R"(expected {"inputs": [{"name": …, "shape": […], "datatype": "FP32" or "BYTES", "data": […]}]})";
 
 /// What is called with each value of the data, if anything is.
@@ -49,7 +49,7 @@ class InferReader : public nlohmann::json_sax<Json> {
   bool start_array(size_t /*size*/) override;
   bool end_array() override { return leave(); }
   bool parse_error(size_t position, const std::string& /*token*/, const nlohmann::detail::exception& /*why*/) override {
-    throw RequestError(problem("bad_json"), "the body is not JSON: unexpected byte {}; {}", position, kForm);
+    throw RequestError(problem("bad_json"), "the body is not JSON: unexpected byte {}; {}", position, kInferForm);
   }
 
  private:
@@ -99,7 +99,7 @@ class InferReader : public nlohmann::json_sax<Json> {
   }
   [[noreturn]] static bool refuse_value(std::string_view what) {
     throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what.substr(0, 80)),
-                       kForm);
+                       kInferForm);
   }
   InferInput& input() { return request_.inputs.back(); }
 
@@ -115,12 +115,13 @@ bool InferReader::start_object(size_t /*size*/) {
   if (depth_ == 0 && at(Place::input, "parameters")) return enter(Place::input_parameters);
   if (depth_ == 0 && at(Place::output, "parameters")) return enter(Place::output_parameters);
   if (at(Place::inputs)) {
-    if (!request_.inputs.empty()) throw RequestError(problem("bad_request"), "the model has one input; {}", kForm);
+    if (!request_.inputs.empty()) throw RequestError(problem("bad_request"), "the model has one input; {}", kInferForm);
     request_.inputs.emplace_back();
     return enter(Place::input);
   }
   if (at(Place::outputs)) {
-    if (!request_.outputs.empty()) throw RequestError(problem("bad_request"), "the model has one output; {}", kForm);
+    if (!request_.outputs.empty())
+      throw RequestError(problem("bad_request"), "the model has one output; {}", kInferForm);
     request_.outputs.emplace_back();
     return enter(Place::output);
   }
@@ -272,7 +273,7 @@ InferRequest parse_infer_request(std::string_view body, std::optional<size_t> he
   request.json_bytes = header_bytes.value_or(body.size());
   const size_t json_bytes = request.json_bytes;
   read_json(body.substr(0, json_bytes), request, {});
-  if (request.inputs.empty()) throw RequestError(problem("bad_request"), "the body has no inputs; {}", kForm);
+  if (request.inputs.empty()) throw RequestError(problem("bad_request"), "the body has no inputs; {}", kInferForm);
   return request;
 }
 

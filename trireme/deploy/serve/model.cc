@@ -128,7 +128,7 @@ void Model::answer_part(Pictures part, const RequestContext& context) {
   std::vector<Tensor> tensors;
   for (Picture& picture : part) {
     context.expect_wanted();
-    if (!picture.problem) decode(picture);
+    if (!picture.problem) decode(picture, context);
     if (picture.problem) continue;
     good.push_back(&picture);
     tensors.push_back(std::move(picture.tensor));
@@ -143,16 +143,18 @@ std::vector<Tensor> Model::scores(std::vector<Tensor> tensors, const RequestCont
   return batcher_.run(std::move(tensors), context.deadline);
 }
 
-void Model::decode(Picture& picture) {
+void Model::decode(Picture& picture, const RequestContext& context) {
   try {
     Tensor tensor(predictor_.input_elements());
-    const auto preprocess = [&] { predictor_.preprocess(picture.bytes, tensor); };
+    const auto in_vain = [&] { return !context.is_wanted(); };
+    const auto preprocess = [&] { predictor_.preprocess(picture.bytes, tensor, in_vain); };
     if (picture.decode_bytes > kKeptBytes)
       std::async(std::launch::async, preprocess).get();
     else
       preprocess();
     picture.tensor = std::move(tensor);
   } catch (const UsageError& error) {
+    context.expect_wanted();  // else it was stopped, and the picture is not at fault
     refuse(picture, error);
   }
 }

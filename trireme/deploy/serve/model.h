@@ -19,10 +19,10 @@
 #include "trireme/core/clock.h"
 #include "trireme/core/deadline.h"
 #include "trireme/core/error.h"
+#include "trireme/core/http/message.h"
 #include "trireme/deploy/infer/predictor.h"
 #include "trireme/deploy/serve/batcher.h"
 #include "trireme/deploy/serve/budget.h"
-#include "trireme/deploy/serve/http/message.h"
 #include "trireme/deploy/serve/metrics.h"
 #include "trireme/deploy/serve/predict_request.h"
 
@@ -67,6 +67,7 @@ struct Shared {
 struct RequestContext {
   Deadline deadline;
   const http::Request* request;  ///< nothing is begun once its client has left
+  bool is_wanted() const { return !request->client_has_left() && !deadline.passed(); }
   /// Throws UnansweredError when it is in vain.
   void expect_wanted() const;
 };
@@ -101,7 +102,7 @@ class Model {
   Picture measure(const EncodedImage& image);
   Pictures next_part(Pictures rest) const;
   void answer_part(Pictures part, const RequestContext& context);
-  void decode(Picture& picture);
+  void decode(Picture& picture, const RequestContext& context);
   void refuse(Picture& picture, const UsageError& error);
   std::vector<Tensor> run_batch(const std::vector<Tensor>& batch);
 

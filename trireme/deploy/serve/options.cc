@@ -125,9 +125,11 @@ CommandSyntax syntax_of(ServeOptions& options) {
           "Answers HTTP requests with the predictions of an exported model. Pictures of several requests are\n"
           "computed together.\n",
       .notes =
+          "examples\n"
+          "  trireme serve --model-dir inference --port 8080\n"
           "  curl --data-binary @cat.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/v1/predict\n"
           "  curl http://127.0.0.1:8080/healthz        (also: /metrics, /docs, /v2 for KServe's protocol)\n"
-          "SIGTERM and Ctrl-C answer what is in flight, then end; a second one ends at once; SIGHUP reloads.\n"
+          "\nSIGTERM and Ctrl-C answer what is in flight, then end; a second one ends at once; SIGHUP reloads.\n"
           "`trireme help serve errors` lists the refusals.\n"};
   for (const auto& part : {listening_options(options), infer::predictor_options(options.predictor),
                            batch_options(options.service), server_options(options.server), time_options(options)})

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "trireme/core/clock.h"
+#include "trireme/core/http/server.h"
 #include "trireme/deploy/infer/predictor.h"
-#include "trireme/deploy/serve/http/server.h"
 #include "trireme/deploy/serve/service.h"
 
 namespace trireme::serve {

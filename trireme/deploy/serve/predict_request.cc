@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kForm = R"(expected {"images": ["Base64 of a JPEG or PNG", …], "topk": 5})";
+constexpr const char* kPredictForm = R"(expected {"images": ["Base64 of a JPEG or PNG", …], "topk": 5})";
 
 /// The Base64 of a text that may be a whole data: URL.
 std::string_view base64_of(std::string_view text) {
@@ -54,14 +54,14 @@ class Reader : public nlohmann::json_sax<Json> {
     return true;
   }
   bool parse_error(size_t position, const std::string& /*token*/, const nlohmann::detail::exception& /*why*/) override {
-    throw RequestError(problem("bad_json"), "the body is not JSON: unexpected byte {}; {}", position, kForm);
+    throw RequestError(problem("bad_json"), "the body is not JSON: unexpected byte {}; {}", position, kPredictForm);
   }
 
  private:
   enum class Place { start, object, images, list, topk };
 
   [[noreturn]] static bool refuse_value(const std::string& what) {
-    throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what), kForm);
+    throw RequestError(problem("bad_request"), "the body holds {} where it may not; {}", printable(what), kPredictForm);
   }
 
   PredictRequest& request_;
@@ -102,7 +102,7 @@ PredictRequest parse_predict_json(std::string_view body, const PredictLimits& li
   PredictRequest request;
   Reader reader(request, limits);
   Json::sax_parse(body.begin(), body.end(), &reader);
-  if (request.images.empty()) throw RequestError(problem("no_images"), "the body names no images; {}", kForm);
+  if (request.images.empty()) throw RequestError(problem("no_images"), "the body names no images; {}", kPredictForm);
   return request;
 }
 

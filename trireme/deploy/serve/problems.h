@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
-#include "trireme/deploy/serve/http/problem.h"
+#include "trireme/core/http/problem.h"
 
 namespace trireme::serve {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "trireme/deploy/serve/http/message.h"
+#include "trireme/core/http/message.h"
 #include "trireme/deploy/serve/infer_request.h"
 #include "trireme/deploy/serve/metrics.h"
 #include "trireme/deploy/serve/model.h"

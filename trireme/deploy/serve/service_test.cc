@@ -18,9 +18,9 @@
 
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
+#include "trireme/core/http/server.h"
+#include "trireme/core/http/test_client.h"
 #include "trireme/core/test_support.h"
-#include "trireme/deploy/serve/http/server.h"
-#include "trireme/deploy/serve/http/test_client.h"
 
 namespace trireme::serve {
 namespace {

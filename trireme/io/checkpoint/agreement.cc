@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/parallel/together.h"
@@ -12,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-// "model": [["fc.weight", 6, [10, 3]], …]: what the other ranks must make room for.
+// "model": [["fc.weight", 6, [10, 3]], …]
 json layout_of(const io::TensorMap& tensors) {
   json layout = json::array();
   for (const auto& item : tensors)
@@ -20,11 +21,13 @@ json layout_of(const io::TensorMap& tensors) {
   return layout;
 }
 
-io::TensorMap room_for(const json& layout) {
+io::TensorMap without_values(const json& layout) {
   io::TensorMap tensors;
-  for (const json& one : layout)
+  for (const json& one : layout) {
+    const auto type = static_cast<torch::ScalarType>(one[1].get<int>());
     tensors.insert(one[0].get<std::string>(),
-                   torch::empty(one[2].get<std::vector<int64_t>>(), static_cast<torch::ScalarType>(one[1].get<int>())));
+                   torch::empty(one[2].get<std::vector<int64_t>>(), torch::TensorOptions(type).device(torch::kMeta)));
+  }
   return tensors;
 }
 
@@ -37,21 +40,28 @@ std::string header_of(const io::Snapshot& snapshot) {
 io::Snapshot from_header(const std::string& text) {
   const json header = json::parse(text);
   io::Snapshot snapshot{.manifest = io::parse_manifest(header.at("manifest").get<std::string>(), "rank 0's manifest")};
-  for (const auto& [name, layout] : header.at("groups").items()) snapshot.tensors.emplace(name, room_for(layout));
+  for (const auto& [name, layout] : header.at("groups").items()) snapshot.tensors.emplace(name, without_values(layout));
   return snapshot;
 }
 
 }  // namespace
 
-std::optional<io::Snapshot> share(std::optional<io::Snapshot> snapshot, const Group& group) {
-  if (is_alone(group)) return snapshot;
-  const bool mine = group.rank() == 0;
-  const std::string header = broadcast_object(mine && snapshot ? header_of(*snapshot) : "", 0, group);
-  if (header.empty()) return std::nullopt;
-  if (!mine) snapshot = from_header(header);
-  for (auto& [name, tensors] : snapshot->tensors)
-    for (auto& item : tensors) broadcast(item.value(), 0, group);
-  return snapshot;
+std::optional<io::Snapshot> share_layout(const std::optional<io::Snapshot>& snapshot, const Group& group) {
+  const std::string mine = snapshot ? header_of(*snapshot) : "";
+  const std::string header = is_alone(group) ? mine : broadcast_object(mine, 0, group);
+  return header.empty() ? std::nullopt : std::optional(from_header(header));
+}
+
+void share_tensors(
+    std::optional<io::Snapshot>& snapshot, const io::Snapshot& layout, const Group& group,
+    const std::function<void(const std::string& file, const std::string& name, const torch::Tensor& tensor)>& use) {
+  for (const auto& [file, tensors] : layout.tensors)
+    for (const auto& item : tensors) {
+      const torch::Tensor tensor = snapshot ? std::exchange(snapshot->tensors.at(file)[item.key()], {})
+                                            : torch::empty_like(item.value(), torch::kCPU);
+      if (!is_alone(group)) broadcast(tensor, 0, group);
+      use(file, item.key(), tensor);
+    }
 }
 
 std::vector<std::string> gather(const std::string& mine, const Group& group) {

@@ -2,6 +2,7 @@
 // rank of the group makes the same calls. A group that this process is not a member of means this process alone.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,8 +12,12 @@
 
 namespace trireme::detail {
 
-/// Rank 0's snapshot, on every rank. Tensors travel one by one, so that no rank holds them twice.
-std::optional<io::Snapshot> share(std::optional<io::Snapshot> snapshot, const Group& group);
+/// Rank 0's snapshot, on every rank, with tensors that have no values (on the device Meta).
+std::optional<io::Snapshot> share_layout(const std::optional<io::Snapshot>& snapshot, const Group& group);
+/// Then its tensors, one at a time. Rank 0 gives `snapshot`, which is emptied on the way. `use` must not throw.
+void share_tensors(
+    std::optional<io::Snapshot>& snapshot, const io::Snapshot& layout, const Group& group,
+    const std::function<void(const std::string& file, const std::string& name, const torch::Tensor& tensor)>& use);
 
 /// The text of each rank on rank 0, by rank; empty elsewhere.
 std::vector<std::string> gather(const std::string& mine, const Group& group);

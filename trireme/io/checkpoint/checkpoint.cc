@@ -3,19 +3,24 @@
 #include <torch/torch.h>
 
 #include <cstring>
+#include <exception>
 #include <numeric>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/preemption.h"
 #include "trireme/core/text.h"
 #include "trireme/io/async_writer.h"
 #include "trireme/io/checkpoint/agreement.h"
+#include "trireme/io/checkpoint/saving.h"
 #include "trireme/io/checkpoint_folder.h"
 #include "trireme/io/rng_state.h"
 #include "trireme/parallel/init.h"
 #include "trireme/parallel/together.h"
+#include "trireme/parallel/wrapped_module.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme {
 namespace {
@@ -24,10 +29,7 @@ constexpr const char* kRandom = "rng";
 
 // Collectives of the program on its own groups cannot get between ours.
 Group group_like(const Group& group) {
-  if (group.size() <= 1) return {};
-  std::vector<int> ranks(static_cast<size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return group.new_group(ranks);
+  return group.size() <= 1 ? Group() : duplicate(group);
 }
 
 const Group& member(const Group& group) {
@@ -106,12 +108,19 @@ void log_restored(const io::Manifest& manifest, const std::filesystem::path& fol
 }
 
 // Rank 0 looks at what all ranks have sent.
-void check_same_progress(const std::vector<std::string>& all) {
-  for (size_t rank = 1; rank < all.size(); ++rank)
-    if (all[rank] != all[0])
-      throw UsageError(
-          "Checkpoint: rank {} saves at {}, but rank 0 at {}; call save() on every rank, after the same step", rank,
-          all[rank], all[0]);
+void check_same_progress(const std::vector<std::string>& all, const Group& group) {
+  for (size_t member = 1; member < all.size(); ++member)
+    if (all[member] != all[0])
+      throw UsageError("Checkpoint: {} saves at {}, but {} at {}; call save() on every rank, after the same step",
+                       place_of(group, static_cast<int>(member)), all[member], place_of(group, 0), all[0]);
+}
+
+// Rank 0's weights are saved, so what DataParallel keeps equal must be.
+void require_equal_models(const TrainingState& state, const Group& group) {
+  constexpr const char* kWhen = "Checkpoint::save()";
+  if (is_alone(group)) return;
+  if (state.model) parallel::require_equal_where_wrapped(*state.model, group, kWhen);
+  for (const auto& named : state.models) parallel::require_equal_where_wrapped(*named.model, group, kWhen);
 }
 
 }  // namespace
@@ -139,26 +148,40 @@ void Checkpoint::save(const TrainingState& state, const Progress& progress) {
 }
 
 void Checkpoint::save_as(const std::string& name, const TrainingState& state, const Progress& progress) {
+  const watch::PhaseScope phase(watch::Phase::save);
+  require_equal_models(state, group_);
   const auto place = detail::gather(fmt::format("step {} of epoch {}", progress.step, progress.epoch), group_);
   const auto random = detail::gather(pack(io::rng_state()), group_);
   const detail::WholeState whole(state);
+  std::map<std::string, detail::WholeTensors> files;
+  std::optional<detail::Saving> saving;  // on the rank that writes
+  together(group_, [&] {
+    files = detail::files_of(state, whole);
+    if (!is_writer()) return;
+    check_same_progress(place, group_);
+    saving.emplace(parts_->folder, parts_->writer ? &*parts_->writer : nullptr, name, manifest_of(state, progress));
+  });
+  for (const auto& [file, tensors] : files) {
+    const std::vector<io::TensorLayout> layouts = detail::layouts_of(tensors);
+    if (saving) saving->begin(file, layouts);
+    for (const size_t i : io::writing_order(layouts)) {
+      const torch::Tensor whole_tensor = tensors[i].make();
+      if (saving) saving->write(layouts[i].name, whole_tensor);
+    }
+  }
   on_first(group_, [&] {
-    check_same_progress(place);
-    write(name, state, whole, progress, random);
+    saving->finish({{kRandom, by_rank(random)}});
+    if (signal_ != 0 && parts_->writer) parts_->writer->wait();  // the process is about to end
   });
 }
 
-void Checkpoint::write(const std::string& name, const TrainingState& state, const detail::WholeState& whole,
-                       const Progress& progress, const std::vector<std::string>& random) {
-  io::Snapshot snapshot = detail::take(state, whole);
-  snapshot.manifest.step = progress.step;
-  snapshot.manifest.epoch = progress.epoch;
-  snapshot.manifest.world_size = ranks();
-  snapshot.manifest.config = config_;
-  snapshot.tensors.emplace(kRandom, by_rank(random));
-  if (!parts_->writer) return parts_->folder.write(name, snapshot);
-  parts_->writer->write(name, snapshot);
-  if (signal_ != 0) parts_->writer->wait();  // the process is about to end
+io::Manifest Checkpoint::manifest_of(const TrainingState& state, const Progress& progress) const {
+  io::Manifest manifest = detail::describe(state);
+  manifest.step = progress.step;
+  manifest.epoch = progress.epoch;
+  manifest.world_size = ranks();
+  manifest.config = config_;
+  return manifest;
 }
 
 Restored Checkpoint::restore(const TrainingState& state) {
@@ -171,18 +194,18 @@ Restored Checkpoint::restore_from(const std::string& name, const TrainingState& 
 
 Restored Checkpoint::restore_with(const TrainingState& state,
                                   const std::function<std::optional<io::Snapshot>()>& read) {
-  wait();  // for what is being written: it is the newest
-  std::optional<io::Snapshot> snapshot;
+  wait();                             // for what is being written: it is the newest
+  std::optional<io::Snapshot> found;  // on rank 0
   std::vector<std::string> random;
   on_first(group_, [&] {
-    snapshot = read();
-    random = take_random(snapshot, ranks());
+    found = read();
+    random = take_random(found, ranks());
   });
-  snapshot = detail::share(std::move(snapshot), group_);
+  const std::optional<io::Snapshot> layout = detail::share_layout(found, group_);
   const std::string mine = detail::scatter(random, group_);
-  if (!snapshot) return {};
-  put_all(state, *snapshot, mine);
-  const io::Manifest& manifest = snapshot->manifest;
+  if (!layout) return {};
+  put_all(state, local_parts(state, found, *layout), mine);
+  const io::Manifest& manifest = layout->manifest;
   if (is_writer()) log_restored(manifest, parts_->folder.path(), ranks());
   return {{.step = manifest.step, .epoch = manifest.epoch},
           manifest.name,
@@ -190,19 +213,43 @@ Restored Checkpoint::restore_with(const TrainingState& state,
           static_cast<int>(manifest.world_size)};
 }
 
+// No rank but the first has more than one whole tensor at a time.
+io::Snapshot Checkpoint::local_parts(const TrainingState& state, std::optional<io::Snapshot>& found,
+                                     const io::Snapshot& layout) const {
+  detail::LocalPart part;
+  together(group_, [&] {
+    detail::check_fit(state, layout);
+    part = detail::local_part(state);
+  });
+  io::Snapshot local{.manifest = layout.manifest};
+  for (const auto& [file, tensors] : layout.tensors) local.tensors[file];
+  std::exception_ptr failed;  // the other ranks count on this one until all tensors have come
+  detail::share_tensors(found, layout, group_, [&](const auto& file, const auto& name, const torch::Tensor& tensor) {
+    if (failed) return;
+    try {
+      if (const auto mine = part(file, name, tensor)) local.tensors.at(file).insert(name, *mine);
+    } catch (...) {
+      failed = std::current_exception();
+    }
+  });
+  together(group_, [&] {
+    if (failed) std::rethrow_exception(failed);
+  });
+  return local;
+}
+
 // All ranks or none.
-void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& snapshot, const std::string& random) {
+void Checkpoint::put_all(const TrainingState& state, const io::Snapshot& local, const std::string& random) {
   std::optional<io::Snapshot> before;
-  const detail::WholeState whole(state);
   const io::TensorMap random_before = io::rng_state();
   try {
     together(group_, [&] {
-      before = io::copy_of(detail::take(state, whole));
-      detail::put(state, snapshot);
+      before = io::copy_of(detail::take_local(state));
+      detail::put_local(state, local);
       if (!random.empty()) io::set_rng_state(unpack(random));
     });
   } catch (...) {
-    if (before) detail::put(state, *before);
+    if (before) detail::put_local(state, *before);
     io::set_rng_state(random_before);
     throw;
   }

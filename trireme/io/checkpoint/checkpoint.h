@@ -47,6 +47,10 @@
 
 namespace trireme {
 
+namespace io {
+struct Manifest;
+}
+
 struct CheckpointOptions {
   int64_t every = 0;   ///< due() every so many steps; 0: never
   int keep = 2;        ///< of the numbered ones, at least 2; 0: all
@@ -112,10 +116,11 @@ class Checkpoint {
   void wait();
 
  private:
-  void write(const std::string& name, const TrainingState& state, const detail::WholeState& whole,
-             const Progress& progress, const std::vector<std::string>& random);
+  io::Manifest manifest_of(const TrainingState& state, const Progress& progress) const;
   Restored restore_with(const TrainingState& state, const std::function<std::optional<io::Snapshot>()>& read);
-  void put_all(const TrainingState& state, const io::Snapshot& snapshot, const std::string& random);
+  io::Snapshot local_parts(const TrainingState& state, std::optional<io::Snapshot>& found,
+                           const io::Snapshot& layout) const;
+  void put_all(const TrainingState& state, const io::Snapshot& local, const std::string& random);
   bool is_writer() const { return group_.size() <= 1 || group_.rank() == 0; }
   int ranks() const { return group_.size() <= 1 ? 1 : group_.size(); }
 

@@ -83,6 +83,18 @@ const parallel::PipelineModule* as_pipeline(const torch::nn::Module& model) {
   return dynamic_cast<const parallel::PipelineModule*>(&model);
 }
 
+// Parameters and buffers by the names under which they are saved: what is tied in a pipeline goes by one name, once.
+io::TensorMap saved_tensors(const torch::nn::Module& model) {
+  const parallel::PipelineModule* pipeline = as_pipeline(model);
+  if (!pipeline) return io::state_dict(model);
+  io::TensorMap result;
+  for (const auto& item : io::state_dict(model)) {
+    const std::string& name = pipeline->saved_name(item.key());
+    if (!result.contains(name)) result.insert(name, item.value());
+  }
+  return result;
+}
+
 // What an optimizer steps of a model.
 io::TensorMap stepped(const torch::nn::Module& model) {
   const parallel::PipelineModule* pipeline = as_pipeline(model);
@@ -100,24 +112,13 @@ io::TensorMap optimized(const TrainingState& state) {
   return all;
 }
 
-// Of the tensors of a whole model, those of this rank's.
-io::TensorMap local_tensors(const torch::nn::Module& model, const io::TensorMap& tensors) {
-  const io::TensorMap parameters = model.named_parameters();
+// Of the tensors of a whole model, those of this rank's layers.
+io::TensorMap without_other_layers(const torch::nn::Module& model, const io::TensorMap& tensors) {
   const parallel::PipelineModule* pipeline = as_pipeline(model);
   io::TensorMap result;
-  for (const auto& item : tensors) {
-    if (pipeline && pipeline->is_elsewhere(item.key())) continue;
-    const torch::Tensor* parameter = parameters.find(item.key());
-    const auto how = parameter ? optim::split_of(*parameter) : nullptr;
-    result.insert(item.key(), how ? how->local(*parameter, item.value()) : item.value());
-  }
+  for (const auto& item : tensors)
+    if (!pipeline || !pipeline->is_elsewhere(item.key())) result.insert(item.key(), item.value());
   return result;
-}
-
-bool has_split_parameters(const torch::optim::Optimizer& optimizer) {
-  const std::vector<torch::Tensor> parameters = optim::parameters_of(optimizer);
-  return std::any_of(parameters.begin(), parameters.end(),
-                     [](const torch::Tensor& parameter) { return optim::split_of(parameter) != nullptr; });
 }
 
 // The parameter of an entry of an optimizer's state, of "adam/state/fc.weight/exp_avg"; empty: it is of none.
@@ -127,18 +128,12 @@ std::string parameter_of(const std::string& entry) {
   return begin == std::string::npos ? "" : entry.substr(begin + kState.size(), end - begin - kState.size());
 }
 
-// The state of an optimizer with every tensor of a split parameter replaced by what `convert` makes of it. Numbers, such
-// as the count of steps, have no dimension.
-template <typename Convert>
-io::TensorMap converted(const io::TensorMap& tensors, const io::TensorMap& parameters, const Convert& convert) {
-  io::TensorMap result;
-  for (const auto& item : tensors) {
-    const std::string name = parameter_of(item.key());
-    const torch::Tensor* parameter = name.empty() || item.value().dim() == 0 ? nullptr : parameters.find(name);
-    const auto how = parameter ? optim::split_of(*parameter) : nullptr;
-    result.insert(item.key(), how ? convert(*how, *parameter, item.value()) : item.value());
-  }
-  return result;
+// The parameter for each of whose numbers an entry has one; null: of none. Numbers, such as the count of steps, have no
+// dimension.
+const torch::Tensor* parameter_like(const std::string& entry, const torch::Tensor& value,
+                                    const io::TensorMap& parameters) {
+  const std::string name = parameter_of(entry);
+  return name.empty() || value.dim() == 0 ? nullptr : parameters.find(name);
 }
 
 template <typename Use>
@@ -171,21 +166,6 @@ std::pair<const parallel::PipelineModule*, std::string> pipeline_of(const Traini
   return {nullptr, ""};
 }
 
-// Of the state of an optimizer of a whole pipeline, what belongs to this rank's parameters. A tied parameter goes by one
-// name on all ranks.
-io::TensorMap local_state(const TrainingState& state, const torch::optim::Optimizer& optimizer,
-                          const io::TensorMap& parameters, const io::TensorMap& tensors) {
-  const auto [pipeline, prefix] = pipeline_of(state, optimizer);
-  if (!pipeline) return tensors;
-  io::TensorMap result;
-  for (const auto& item : tensors) {
-    const std::string name = parameter_of(item.key());
-    const bool elsewhere = name.starts_with(prefix) && pipeline->is_elsewhere(name.substr(prefix.size()));
-    if (name.empty() || parameters.contains(name) || !elsewhere) result.insert(item.key(), item.value());
-  }
-  return result;
-}
-
 // Of the optimizers of all stages one state. Each stage has numbered its groups for itself.
 io::TensorMap gathered_optimizer(const parallel::PipelineModule& pipeline, const io::TensorMap& mine) {
   constexpr int64_t kMaxGroups = 1 << 20;
@@ -211,67 +191,85 @@ io::TensorMap averages(const optim::Ema& ema) {
   return tensors;
 }
 
-// Tensors of which this rank may have a part each, whole. Collective.
-io::TensorMap whole_tensors(const io::TensorMap& tensors) {
-  io::TensorMap result;
-  for (const auto& item : tensors) {
-    const auto how = optim::split_of(item.value());
-    result.insert(item.key(), how ? how->join(item.value(), item.value()) : item.value());
+WholeTensor whole_as_it_is(const std::string& name, const torch::Tensor& tensor) {
+  return {{name, tensor.scalar_type(), tensor.sizes().vec()}, [tensor] { return tensor; }};
+}
+
+WholeTensors as_they_are(const io::TensorMap& tensors) {
+  WholeTensors result;
+  for (const auto& item : tensors) result.push_back(whole_as_it_is(item.key(), item.value()));
+  return result;
+}
+
+// `part` has a number for each number of `piece`.
+WholeTensor whole_of(const std::string& name, const torch::Tensor& piece, const torch::Tensor& part) {
+  const auto how = optim::split_of(piece);
+  if (!how) return whole_as_it_is(name, part);
+  return {{name, part.scalar_type(), how->sizes(piece)}, [=] { return how->join(piece, part); }};
+}
+
+// Tensors of which this rank may have a part each.
+WholeTensors whole_tensors(const io::TensorMap& tensors) {
+  WholeTensors result;
+  for (const auto& item : tensors) result.push_back(whole_of(item.key(), item.value(), item.value()));
+  return result;
+}
+
+WholeTensors whole_parameters(const torch::nn::Module& model) {
+  WholeTensors result;
+  for (const auto& item : saved_tensors(model)) {
+    const torch::Tensor& own = item.value();
+    if (const auto how = optim::split_of(own))
+      result.push_back(
+          {{item.key(), optim::piece_of(own).scalar_type(), how->sizes(own)}, [=] { return how->whole(own); }});
+    else
+      result.push_back(whole_as_it_is(item.key(), own));
   }
   return result;
 }
 
-// What of the tensors of a checkpoint belongs to these; names that are missing stay so.
-io::TensorMap parts_for(const io::TensorMap& ours, const io::TensorMap& whole) {
-  io::TensorMap result;
-  for (const auto& item : whole) {
-    const torch::Tensor* mine = ours.find(item.key());
-    const auto how = mine ? optim::split_of(*mine) : nullptr;
-    result.insert(item.key(), how ? how->cut(*mine, item.value()) : item.value());
+WholeTensors whole_states(const torch::optim::Optimizer& optimizer, const io::TensorMap& parameters) {
+  WholeTensors result;
+  for (const auto& item : io::optimizer_state(optimizer, parameters)) {
+    const torch::Tensor* parameter = parameter_like(item.key(), item.value(), parameters);
+    result.push_back(parameter ? whole_of(item.key(), *parameter, item.value())
+                               : whole_as_it_is(item.key(), item.value()));
   }
   return result;
 }
 
-torch::Tensor joined(const optim::SplitTensors& how, const torch::Tensor& piece, const torch::Tensor& part) {
-  return how.join(piece, part);
+// As they are saved, without their values.
+io::TensorMap saved_layout(const torch::nn::Module& model) {
+  io::TensorMap result;
+  for (const WholeTensor& one : whole_parameters(model))
+    result.insert(one.name, torch::empty(one.sizes, torch::TensorOptions(one.type).device(torch::kMeta)));
+  return result;
 }
 
-torch::Tensor cut(const optim::SplitTensors& how, const torch::Tensor& piece, const torch::Tensor& whole) {
-  return how.cut(piece, whole);
+void put_parameter(const torch::Tensor& own, const torch::Tensor& part) {
+  if (const auto how = optim::split_of(own)) return how->put(own, part);
+  const torch::NoGradGuard no_grad;
+  own.copy_(part);
 }
 
 void put_averages(const TrainingState& state, const io::TensorMap& tensors) {
   optim::Ema::NamedTensors named;
-  for (const auto& item : parts_for(averages(*state.ema), tensors)) named.emplace_back(item.key(), item.value());
+  for (const auto& item : tensors) named.emplace_back(item.key(), item.value());
   state.ema->load_state(named);
 }
 
-// The parameters are whole now, and their pieces written by ourselves: no step by mistake.
+// The models have been written: their gathered values are known to be old, and this is no step.
 void put_masters(const TrainingState& state, const io::TensorMap& tensors) {
   const torch::NoGradGuard no_grad;
   const at::DisableRecordFunctionGuard unobserved;
-  io::TensorMap masters = named_masters(state);
-  const io::TensorMap mine = parts_for(masters, tensors);
-  for (auto& item : masters) {
-    const torch::Tensor* found = mine.find(item.key());
+  for (auto& item : named_masters(state)) {
+    const torch::Tensor* found = tensors.find(item.key());
     if (!found || found->sizes() != item.value().sizes())
       throw UsageError("the checkpoint's master weight '{}' {}, but the model's has {} elements", item.key(),
                        found ? fmt::format("has {}", found->numel()) : "is missing", item.value().numel());
     item.value().copy_(*found);
   }
   state.masters->write_back();
-}
-
-// The digits that the pieces of a model in low precision have beyond its parameters (ShardedOptions::param_dtype).
-void put_exact_pieces(const torch::nn::Module& model, const io::TensorMap& tensors) {
-  const torch::NoGradGuard no_grad;
-  const at::DisableRecordFunctionGuard unobserved;
-  for (const auto& item : model.named_parameters()) {
-    torch::Tensor piece = optim::piece_of(item.value());
-    const torch::Tensor* whole = tensors.find(item.key());
-    if (!whole || piece.scalar_type() == item.value().scalar_type()) continue;
-    piece.copy_(optim::split_of(piece)->cut(piece, *whole));
-  }
 }
 
 // What the snapshot has under a name, or an error that says what it has instead.
@@ -306,135 +304,212 @@ void check_all_are_named(const char* kind, const std::vector<Part>& parts, const
       snapshot.manifest.name, kind, saved.empty() ? "without names" : join(saved, ", "), join(wanted, ", "), kind);
 }
 
-void take_models(const TrainingState& state, const WholeState& whole, io::Snapshot& snapshot) {
-  if (state.model) {
-    snapshot.manifest.model = (*state.model).name();
-    snapshot.tensors.emplace(kModel, whole.state_dict(*state.model));
-  } else {
-    snapshot.manifest.model = described(state.models, [](const NamedModel& one) { return (*one.model).name(); });
+// Calls `use` with each model and its file, and each optimizer and its.
+template <typename Use>
+void each_model_file(const TrainingState& state, const Use& use) {
+  if (state.model) use(*state.model, kModel);
+  for (const NamedModel& one : state.models) use(*one.model, named(kModel, one.name));
+}
+
+template <typename Use>
+void each_optimizer_file(const TrainingState& state, const Use& use) {
+  if (state.optimizer) use(*state.optimizer, kOptimizer);
+  for (const NamedOptimizer& one : state.optimizers) use(one.optimizer.get(), named(kOptimizer, one.name));
+}
+
+// This rank's pieces of the parameters, and the buffers.
+io::TensorMap local_weights(const torch::nn::Module& model) {
+  io::TensorMap tensors = saved_tensors(model);
+  for (auto& item : tensors) item.value() = optim::piece_of(item.value());
+  return tensors;
+}
+
+// One file of a checkpoint, as this rank sees it.
+struct LocalFile {
+  io::TensorMap ours;                                  // this rank's tensors
+  bool is_optimizer = false;                           // names are those of entries, of which each has a parameter
+  const parallel::PipelineModule* pipeline = nullptr;  // knows what lies on other ranks
+  std::string prefix = {};                             // of its names in `ours`
+
+  std::optional<torch::Tensor> part(const std::string& name, const torch::Tensor& whole) const {
+    if (is_elsewhere(is_optimizer ? parameter_of(name) : name)) return std::nullopt;
+    const torch::Tensor* mine = is_optimizer ? parameter_like(name, whole, ours) : ours.find(name);
+    const auto how = mine ? optim::split_of(*mine) : nullptr;
+    return how ? how->cut(*mine, whole) : whole;
   }
-  for (const NamedModel& one : state.models)
-    snapshot.tensors.emplace(named(kModel, one.name), whole.state_dict(*one.model));
-}
 
-void take_optimizers(const TrainingState& state, const WholeState& whole, io::Snapshot& snapshot) {
-  if (!state.optimizer && state.optimizers.empty()) return;
-  const io::TensorMap parameters = optimized(state);
-  if (state.optimizer) {
-    snapshot.manifest.optimizer = class_name(*state.optimizer);
-    snapshot.tensors.emplace(kOptimizer, whole.optimizer_state(*state.optimizer, parameters));
-  } else {
-    snapshot.manifest.optimizer =
-        described(state.optimizers, [](const NamedOptimizer& one) { return class_name(one.optimizer); });
+ private:
+  bool is_elsewhere(const std::string& parameter) const {
+    if (!pipeline || !parameter.starts_with(prefix)) return false;
+    return pipeline->is_elsewhere(parameter.substr(prefix.size()));
   }
-  for (const NamedOptimizer& one : state.optimizers)
-    snapshot.tensors.emplace(named(kOptimizer, one.name), whole.optimizer_state(one.optimizer, parameters));
-}
-
-void put_models(const TrainingState& state, const io::Snapshot& snapshot) {
-  const io::Manifest& manifest = snapshot.manifest;
-  const auto put_one = [&](torch::nn::Module& model, const std::string& name) {
-    const io::TensorMap& tensors = part(snapshot.tensors, name, manifest);
-    io::load_into(model, local_tensors(model, tensors),
-                  {.from = fmt::format("checkpoint {}{}", manifest.name, name == kModel ? "" : ", " + name),
-                   .advice = "Is it another model's?"});
-    put_exact_pieces(model, tensors);
-  };
-  if (state.model) put_one(*state.model, kModel);
-  for (const NamedModel& one : state.models) put_one(*one.model, named(kModel, one.name));
-}
-
-void put_optimizers(const TrainingState& state, const io::Snapshot& snapshot) {
-  if (!state.optimizer && state.optimizers.empty()) return;
-  const io::TensorMap parameters = optimized(state);
-  const auto put_one = [&](torch::optim::Optimizer& optimizer, const std::string& name) {
-    io::load_optimizer_state(
-        optimizer, parameters,
-        converted(local_state(state, optimizer, parameters, part(snapshot.tensors, name, snapshot.manifest)),
-                  parameters, cut));
-  };
-  if (state.optimizer) put_one(*state.optimizer, kOptimizer);
-  for (const NamedOptimizer& one : state.optimizers) put_one(one.optimizer, named(kOptimizer, one.name));
-}
+};
 
 }  // namespace
 
+std::vector<io::TensorLayout> layouts_of(const WholeTensors& tensors) {
+  return {tensors.begin(), tensors.end()};
+}
+
+io::TensorMap made(const WholeTensors& tensors) {
+  io::TensorMap result;
+  for (const WholeTensor& one : tensors) result.insert(one.name, one.make());
+  return result;
+}
+
 WholeState::WholeState(const TrainingState& state) {
-  std::set<const optim::SplitTensors*> known;
   each_model(state, [&](const torch::nn::Module& model) {
-    for (const auto& item : model.named_parameters())
-      if (const auto how = optim::split_of(item.value())) {
-        if (known.insert(how.get()).second) held_.push_back(how->hold());
-        whole_[&model].insert(item.key(), how->whole(item.value()));
-      }
     if (const parallel::PipelineModule* pipeline = as_pipeline(model))
-      pipelines_[&model] = pipeline->gathered(with_whole(model));
+      pipelines_[&model] = pipeline->gathered(made(whole_parameters(model)));
   });
   each_optimizer(state, [&](const torch::optim::Optimizer& optimizer) {
-    const parallel::PipelineModule* pipeline = pipeline_of(state, optimizer).first;
-    if (!pipeline && !has_split_parameters(optimizer)) return;
-    const io::TensorMap parameters = optimized(state);
-    io::TensorMap whole = converted(io::optimizer_state(optimizer, parameters), parameters, joined);
-    joined_[&optimizer] = pipeline ? gathered_optimizer(*pipeline, whole) : std::move(whole);
+    if (const parallel::PipelineModule* pipeline = pipeline_of(state, optimizer).first)
+      of_pipelines_[&optimizer] = gathered_optimizer(*pipeline, made(whole_states(optimizer, optimized(state))));
   });
   if (state.model && as_pipeline(*state.model)) return;  // has neither: check()
   if (state.ema) averages_ = whole_tensors(detail::averages(*state.ema));
   if (state.masters && state.model) masters_ = whole_tensors(named_masters(state));
 }
 
-io::TensorMap WholeState::state_dict(torch::nn::Module& model) const {
+WholeTensors WholeState::state_dict(const torch::nn::Module& model) const {
   const auto pipeline = pipelines_.find(&model);
-  return pipeline == pipelines_.end() ? with_whole(model) : pipeline->second;
+  return pipeline == pipelines_.end() ? whole_parameters(model) : as_they_are(pipeline->second);
 }
 
-io::TensorMap WholeState::with_whole(const torch::nn::Module& model) const {
-  const auto whole = whole_.find(&model);
-  if (whole == whole_.end()) return io::state_dict(model);
-  io::TensorMap tensors;
-  for (const auto& item : io::state_dict(model)) {
-    const torch::Tensor* joined = whole->second.find(item.key());
-    tensors.insert(item.key(), joined ? *joined : item.value());
-  }
-  return tensors;
+WholeTensors WholeState::optimizer_state(const torch::optim::Optimizer& optimizer,
+                                         const io::TensorMap& parameters) const {
+  const auto pipeline = of_pipelines_.find(&optimizer);
+  return pipeline == of_pipelines_.end() ? whole_states(optimizer, parameters) : as_they_are(pipeline->second);
 }
 
-io::TensorMap WholeState::optimizer_state(const torch::optim::Optimizer& optimizer,
-                                          const io::TensorMap& parameters) const {
-  const auto joined = joined_.find(&optimizer);
-  return joined == joined_.end() ? io::optimizer_state(optimizer, parameters) : joined->second;
-}
-
-io::Snapshot take(const TrainingState& state, const WholeState& whole) {
+std::map<std::string, WholeTensors> files_of(const TrainingState& state, const WholeState& whole) {
   check(state);
-  io::Snapshot snapshot;
-  io::Manifest& manifest = snapshot.manifest;
-  take_models(state, whole, snapshot);
-  take_optimizers(state, whole, snapshot);
-  if (state.ema) snapshot.tensors.emplace(kEma, whole.averages());
-  if (state.masters) snapshot.tensors.emplace(kMasters, whole.masters());
+  std::map<std::string, WholeTensors> files;
+  each_model_file(state, [&](const torch::nn::Module& model, const std::string& file) {
+    files.emplace(file, whole.state_dict(model));
+  });
+  each_optimizer_file(state, [&](const torch::optim::Optimizer& optimizer, const std::string& file) {
+    files.emplace(file, whole.optimizer_state(optimizer, optimized(state)));
+  });
+  if (state.ema) files.emplace(kEma, whole.averages());
+  if (state.masters) files.emplace(kMasters, whole.masters());
+  return files;
+}
+
+io::Manifest describe(const TrainingState& state) {
+  check(state);
+  io::Manifest manifest;
+  manifest.model = state.model ? (*state.model).name()
+                               : described(state.models, [](const NamedModel& one) { return (*one.model).name(); });
+  if (state.optimizer)
+    manifest.optimizer = class_name(*state.optimizer);
+  else if (!state.optimizers.empty())
+    manifest.optimizer =
+        described(state.optimizers, [](const NamedOptimizer& one) { return class_name(one.optimizer); });
   if (state.loader) {
     const data::SamplerState place = state.loader->state();
     manifest.state[kLoader] = to_text(place);
     manifest.state[kSamples] = fmt::format("{}", place.consumed());
   }
   for (const ExtraState& extra : state.extra) manifest.state[extra.key()] = extra.save();
-  return snapshot;
+  return manifest;
 }
 
 io::Snapshot take(const TrainingState& state) {
-  return take(state, WholeState(state));
+  io::Snapshot snapshot{.manifest = describe(state)};
+  for (const auto& [name, tensors] : files_of(state, WholeState(state))) snapshot.tensors.emplace(name, made(tensors));
+  return snapshot;
 }
 
-void put(const TrainingState& state, const io::Snapshot& snapshot) {
-  const io::Manifest& manifest = snapshot.manifest;
-  const auto tensors = [&](const char* name) -> const io::TensorMap& { return part(snapshot.tensors, name, manifest); };
-  const auto text = [&](const std::string& name) -> const std::string& { return part(manifest.state, name, manifest); };
+io::LoadReport load_weights(torch::nn::Module& model, const io::TensorMap& whole, const io::LoadOptions& options) {
+  io::LoadReport report = io::check_fit(saved_layout(model), without_other_layers(model, whole), options);
+  const std::set<std::string> skipped(report.skipped.begin(), report.skipped.end());
+  for (const auto& item : saved_tensors(model)) {
+    const torch::Tensor* found = whole.find(item.key());
+    if (!found || skipped.contains(item.key())) continue;
+    const auto how = optim::split_of(item.value());
+    put_parameter(item.value(), how ? how->cut(optim::piece_of(item.value()), *found) : *found);
+  }
+  return report;
+}
+
+io::TensorMap local_optimizer_state(const io::TensorMap& parameters, const io::TensorMap& whole) {
+  io::TensorMap result;
+  for (const auto& item : whole) {
+    const torch::Tensor* parameter = parameter_like(item.key(), item.value(), parameters);
+    const auto how = parameter ? optim::split_of(*parameter) : nullptr;
+    result.insert(item.key(), how ? how->cut(*parameter, item.value()) : item.value());
+  }
+  return result;
+}
+
+io::TensorMap local_parts(const io::TensorMap& ours, const io::TensorMap& whole) {
+  io::TensorMap result;
+  for (const auto& item : whole) {
+    const torch::Tensor* mine = ours.find(item.key());
+    const auto how = mine ? optim::split_of(*mine) : nullptr;
+    result.insert(item.key(), how ? how->cut(*mine, item.value()) : item.value());
+  }
+  return result;
+}
+
+LocalPart local_part(const TrainingState& state) {
+  std::map<std::string, LocalFile> files;
+  each_model_file(state, [&](const torch::nn::Module& model, const std::string& file) {
+    files[file] = {.ours = local_weights(model), .pipeline = as_pipeline(model)};
+  });
+  each_optimizer_file(state, [&](const torch::optim::Optimizer& optimizer, const std::string& file) {
+    const auto [pipeline, prefix] = pipeline_of(state, optimizer);
+    files[file] = {.ours = optimized(state), .is_optimizer = true, .pipeline = pipeline, .prefix = prefix};
+  });
+  if (state.ema) files[kEma] = {.ours = detail::averages(*state.ema)};
+  if (state.masters) files[kMasters] = {.ours = named_masters(state)};
+  return [files = std::move(files)](const std::string& file, const std::string& name,
+                                    const torch::Tensor& whole) -> std::optional<torch::Tensor> {
+    const auto found = files.find(file);
+    if (found == files.end()) return std::nullopt;
+    return found->second.part(name, whole);
+  };
+}
+
+void check_fit(const TrainingState& state, const io::Snapshot& saved) {
   check(state);
-  check_all_are_named(kModel, state.models, snapshot);
-  check_all_are_named(kOptimizer, state.optimizers, snapshot);
-  put_models(state, snapshot);
+  check_all_are_named(kModel, state.models, saved);
+  check_all_are_named(kOptimizer, state.optimizers, saved);
+  each_model_file(state, [&](const torch::nn::Module& model, const std::string& file) {
+    io::check_fit(saved_layout(model), without_other_layers(model, part(saved.tensors, file, saved.manifest)),
+                  {.from = fmt::format("checkpoint {}{}", saved.manifest.name, file == kModel ? "" : ", " + file),
+                   .advice = "Is it another model's?"});
+  });
+}
+
+io::Snapshot take_local(const TrainingState& state) {
+  io::Snapshot local{.manifest = describe(state)};
+  each_model_file(state, [&](const torch::nn::Module& model, const std::string& file) {
+    local.tensors.emplace(file, local_weights(model));
+  });
+  each_optimizer_file(state, [&](const torch::optim::Optimizer& optimizer, const std::string& file) {
+    local.tensors.emplace(file, io::optimizer_state(optimizer, optimized(state)));
+  });
+  if (state.ema) local.tensors.emplace(kEma, detail::averages(*state.ema));
+  if (state.masters) local.tensors.emplace(kMasters, named_masters(state));
+  return local;
+}
+
+void put_local(const TrainingState& state, const io::Snapshot& local) {
+  const io::Manifest& manifest = local.manifest;
+  const auto tensors = [&](const std::string& file) -> const io::TensorMap& {
+    return part(local.tensors, file, manifest);
+  };
+  const auto text = [&](const std::string& name) -> const std::string& { return part(manifest.state, name, manifest); };
+  each_model_file(state, [&](const torch::nn::Module& model, const std::string& file) {
+    for (const auto& item : saved_tensors(model))
+      if (const torch::Tensor* found = tensors(file).find(item.key())) put_parameter(item.value(), *found);
+  });
   if (state.masters) put_masters(state, tensors(kMasters));
-  put_optimizers(state, snapshot);
+  each_optimizer_file(state, [&](torch::optim::Optimizer& optimizer, const std::string& file) {
+    io::load_optimizer_state(optimizer, optimized(state), tensors(file));
+  });
   if (state.ema) put_averages(state, tensors(kEma));
   if (state.loader) state.loader->load_state(data::parse_sampler_state(text(kLoader)));
   for (const ExtraState& extra : state.extra)

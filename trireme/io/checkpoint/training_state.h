@@ -18,11 +18,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "trireme/io/module_state.h"
 #include "trireme/io/safetensors.h"
 
 namespace trireme {
@@ -37,6 +39,7 @@ class MasterWeights;
 
 namespace io {
 
+struct Manifest;
 struct Snapshot;
 
 /// A module, however it is held: itself, a TORCH_MODULE holder, a std::shared_ptr, DataParallel, Pipeline.
@@ -118,39 +121,68 @@ struct TrainingState {
 
 namespace detail {
 
-/// What lies on several ranks (ShardedDataParallel, Pipeline), brought together: while it lives, the parameters of the models are
-/// whole, and it has the whole states of the optimizers; the layers of other ranks on the first rank alone. Made and ended by all ranks at the same places.
+/// A tensor that may lie on several ranks. make() brings it together and is then called by all of them, for all tensors
+/// in the same order; the result may be the object's own tensor.
+struct WholeTensor : io::TensorLayout {
+  std::function<torch::Tensor()> make;
+};
+using WholeTensors = std::vector<WholeTensor>;
+
+std::vector<io::TensorLayout> layouts_of(const WholeTensors& tensors);
+/// All of them at once.
+io::TensorMap made(const WholeTensors& tensors);
+
+/// The tensors of a TrainingState, whole, one at a time: what is split (ShardedDataParallel, tensor parallelism) is
+/// brought together when it is made. The layers of a Pipeline are brought to its first rank at once. Made by all ranks at
+/// the same places; the objects must outlive it.
 class WholeState {
  public:
   explicit WholeState(const TrainingState& state);
-  /// The parameters and buffers of a model, as io::state_dict() gives them, with whole parameters.
-  io::TensorMap state_dict(torch::nn::Module& model) const;
-  /// The state of an optimizer, as io::optimizer_state() gives it, with whole tensors.
-  io::TensorMap optimizer_state(const torch::optim::Optimizer& optimizer, const io::TensorMap& parameters) const;
-  /// Averages and masters, with whole tensors.
-  const io::TensorMap& averages() const { return averages_; }
-  const io::TensorMap& masters() const { return masters_; }
+  /// The parameters and buffers of a model, as io::state_dict() gives them.
+  WholeTensors state_dict(const torch::nn::Module& model) const;
+  /// The state of an optimizer, as io::optimizer_state() gives it; `parameters` as there.
+  WholeTensors optimizer_state(const torch::optim::Optimizer& optimizer, const io::TensorMap& parameters) const;
+  const WholeTensors& averages() const { return averages_; }
+  const WholeTensors& masters() const { return masters_; }
 
  private:
-  io::TensorMap with_whole(const torch::nn::Module& model) const;
-
-  std::vector<std::shared_ptr<void>> held_;
-  std::map<const torch::nn::Module*, io::TensorMap> pipelines_;     // all layers, of models that are pipelines
-  std::map<const torch::nn::Module*, io::TensorMap> whole_;         // parameters of models that are parts
-  std::map<const torch::optim::Optimizer*, io::TensorMap> joined_;  // of optimizers with split parameters
-  io::TensorMap averages_;
-  io::TensorMap masters_;
+  std::map<const torch::nn::Module*, io::TensorMap> pipelines_;  // all layers, of models that are pipelines
+  std::map<const torch::optim::Optimizer*, io::TensorMap> of_pipelines_;
+  WholeTensors averages_;
+  WholeTensors masters_;
 };
 
-/// The tensors are the objects' own, as in io/module_state.h, or of `whole`; texts are in manifest.state. Throws
-/// UsageError for an optimizer whose state is unknown, a state without a model, and a name that is there twice.
-io::Snapshot take(const TrainingState& state, const WholeState& whole);
+/// The files of a checkpoint by name, and what its manifest says of the objects. Throws UsageError for an optimizer whose
+/// state is unknown, a state without a model, and a name that is there twice. The texts are in the manifest of rank 0,
+/// which alone calls describe().
+std::map<std::string, WholeTensors> files_of(const TrainingState& state, const WholeState& whole);
+io::Manifest describe(const TrainingState& state);
+
+/// All of it. Called by every rank.
 io::Snapshot take(const TrainingState& state);
 
-/// The parts that `state` names; the snapshot may have more, but of named models all or none, and so of named
-/// optimizers. Throws UsageError when it has not, or when a part does not fit; then some of the objects may have
-/// changed, and putting back what take() gave before repairs it.
-void put(const TrainingState& state, const io::Snapshot& snapshot);
+/// Whole tensors into what may be split; each rank keeps its part. load_weights() as io::load_into(); the others give this
+/// rank's parts, for io::load_optimizer_state() and for Ema::load_state(). None of them communicates.
+io::LoadReport load_weights(torch::nn::Module& model, const io::TensorMap& whole, const io::LoadOptions& options);
+io::TensorMap local_optimizer_state(const io::TensorMap& parameters, const io::TensorMap& whole);
+io::TensorMap local_parts(const io::TensorMap& ours, const io::TensorMap& whole);
+
+/// What of a tensor of a checkpoint belongs to this rank. Nothing: it belongs to other ranks, or to a file that the state
+/// does not name. UsageError for another shape.
+using LocalPart = std::function<std::optional<torch::Tensor>(const std::string& file, const std::string& name,
+                                                             const torch::Tensor& whole)>;
+/// The state must outlive it.
+LocalPart local_part(const TrainingState& state);
+
+/// UsageError when what a checkpoint has does not fit: names, and the models' shapes and types. Looks at no values: `saved`
+/// may have tensors on the device Meta.
+void check_fit(const TrainingState& state, const io::Snapshot& saved);
+/// This rank's parts of all files, and the texts: the objects' own tensors, as local_part() gives copies of them.
+io::Snapshot take_local(const TrainingState& state);
+/// The parts that `state` names, from what local_part() or take_local() gave, after check_fit(). Throws UsageError when a
+/// part is missing or does not fit; then some of the objects may have changed, and putting back what take_local() gave
+/// before repairs it.
+void put_local(const TrainingState& state, const io::Snapshot& local);
 
 }  // namespace detail
 }  // namespace trireme

@@ -217,14 +217,18 @@ std::string need_head(const std::filesystem::path& path, uint64_t bytes) {
   return std::move(*head);
 }
 
-// Large elements first, so that each tensor begins at a multiple of its element's size.
-std::vector<size_t> order_of_data(const std::vector<TensorInfo>& tensors) {
-  std::vector<size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return element_bytes(tensors[a].dtype) > element_bytes(tensors[b].dtype);
-  });
-  return order;
+std::vector<TensorInfo> with_distinct_names(std::vector<TensorInfo> tensors, const std::filesystem::path& path) {
+  std::unordered_set<std::string> names{kMetadata};
+  for (const TensorInfo& tensor : tensors)
+    if (!names.insert(tensor.name).second)
+      throw UsageError("{}: two tensors to write are named '{}'", path.string(), printable(tensor.name));
+  return tensors;
+}
+
+uint64_t total_bytes(const std::vector<TensorInfo>& tensors) {
+  uint64_t bytes = 0;
+  for (const TensorInfo& tensor : tensors) bytes += tensor.end - tensor.begin;
+  return bytes;
 }
 
 }  // namespace
@@ -260,7 +264,7 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path) {
 
 std::string make_safetensors_header(std::vector<TensorInfo>& tensors, const Metadata& metadata) {
   uint64_t end = 0;
-  for (const size_t i : order_of_data(tensors)) {
+  for (const size_t i : safetensors_order(tensors)) {
     uint64_t bytes = element_bytes(tensors[i].dtype);
     for (const int64_t size : tensors[i].shape) bytes *= static_cast<uint64_t>(size);
     tensors[i].begin = end;
@@ -277,21 +281,50 @@ std::string make_safetensors_header(std::vector<TensorInfo>& tensors, const Meta
   return std::string(reinterpret_cast<const char*>(&length), kLengthBytes) + text;
 }
 
+// Each tensor then begins at a multiple of its element's size.
+std::vector<size_t> safetensors_order(const std::vector<TensorInfo>& tensors) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return element_bytes(tensors[a].dtype) > element_bytes(tensors[b].dtype);
+  });
+  return order;
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors,
+                                     const Metadata& metadata, const std::string& kept)
+    : path_(path),
+      tensors_(with_distinct_names(std::move(tensors), path)),
+      header_(make_safetensors_header(tensors_, metadata)),
+      order_(safetensors_order(tensors_)),
+      file_(path, {.bytes_needed = header_.size() + total_bytes(tensors_),
+                   .kept = kept.empty() ? DurableOptions{}.kept : kept}) {
+  file_.write(header_);
+}
+
+void SafetensorsWriter::write(std::string_view bytes) {
+  if (next_ == order_.size())
+    throw UsageError("{}: {} tensors were announced, and here is one more", path_.string(), order_.size());
+  const TensorInfo& tensor = tensors_[order_[next_++]];
+  if (bytes.size() != tensor.end - tensor.begin)
+    throw UsageError("{}: tensor '{}' was announced with {} bytes and has {}", path_.string(), printable(tensor.name),
+                     tensor.end - tensor.begin, bytes.size());
+  file_.write(bytes);
+}
+
+FileSum SafetensorsWriter::commit() {
+  if (next_ != order_.size())
+    throw UsageError("{}: {} tensors were announced, but only {} written", path_.string(), order_.size(), next_);
+  return file_.commit();
+}
+
 FileSum write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
                           const Metadata& metadata, const std::string& kept) {
   std::vector<TensorInfo> infos;
-  std::unordered_set<std::string> names{kMetadata};
-  for (const TensorBytes& tensor : tensors) {
-    if (!names.insert(tensor.name).second)
-      throw UsageError("{}: two tensors to write are named '{}'", path.string(), printable(tensor.name));
+  for (const TensorBytes& tensor : tensors)
     infos.push_back({.name = tensor.name, .dtype = tensor.dtype, .shape = tensor.shape});
-  }
-  const std::string header = make_safetensors_header(infos, metadata);
-  uint64_t bytes = header.size();
-  for (const TensorBytes& tensor : tensors) bytes += tensor.bytes.size();
-  DurableFile file(path, {.bytes_needed = bytes, .kept = kept.empty() ? DurableOptions{}.kept : kept});
-  file.write(header);
-  for (const size_t i : order_of_data(infos)) file.write(tensors[i].bytes);
+  SafetensorsWriter file(path, infos, metadata, kept);
+  for (const size_t i : safetensors_order(infos)) file.write(tensors[i].bytes);
   return file.commit();
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "trireme/core/durable.h"
 #include "trireme/core/file_sum.h"
 
 namespace trireme::io {
@@ -53,8 +54,30 @@ SafetensorsHeader read_safetensors_header(const std::filesystem::path& path);
 
 /// The beginning of a file with these tensors; sets their begin and end. The data is aligned for every dtype.
 std::string make_safetensors_header(std::vector<TensorInfo>& tensors, const Metadata& metadata);
-/// Writes the file as DurableFile does; `kept` is DurableOptions::kept, unless it is empty. Throws SystemError, and
-/// UsageError for a name that is there twice or is not UTF-8.
+
+/// A file that gets its tensors one by one; nothing has happened before commit(). Writes as DurableFile does; `kept` is
+/// DurableOptions::kept, unless it is empty. Throws SystemError, and UsageError for a name that is there twice or is not
+/// UTF-8, and for a tensor of another size than announced.
+class SafetensorsWriter {
+ public:
+  /// Names, types and shapes of all tensors to come.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorInfo> tensors, const Metadata& metadata = {},
+                    const std::string& kept = {});
+  /// The elements of the next one, by the order of safetensors_order(), row-major.
+  void write(std::string_view bytes);
+  FileSum commit();
+
+ private:
+  std::filesystem::path path_;
+  std::vector<TensorInfo> tensors_;
+  std::string header_;
+  std::vector<size_t> order_;
+  size_t next_ = 0;  // place in order_
+  DurableFile file_;
+};
+/// The order in which tensors of these types lie in a file: those with large elements first.
+std::vector<size_t> safetensors_order(const std::vector<TensorInfo>& tensors);
+/// All at once.
 FileSum write_safetensors(const std::filesystem::path& path, const std::vector<TensorBytes>& tensors,
                           const Metadata& metadata = {}, const std::string& kept = {});
 

@@ -30,6 +30,9 @@ bool may_use_gpus(const Request& request, const std::optional<std::string>& cuda
 /// loaded only when the driver's device file exists.
 std::vector<GpuInfo> detect_gpus();
 
+/// "580.159.04"; nothing without an NVIDIA driver, or when NVML cannot be used.
+std::optional<std::string> gpu_driver_version();
+
 /// What a CUDA program would see, as CUDA reads the variable: unset or "all" is everything; "" or "-1" nothing; a list
 /// ends before its first invalid entry; a repeated entry voids it; UUIDs may be shortened while they stay unique.
 /// Numbers come back as numbers, UUIDs in full.

@@ -1,4 +1,4 @@
-// detect_gpus(): NVML, loaded at run time so that the launcher needs no NVIDIA package to be built or started.
+// detect_gpus() and gpu_driver_version(): NVML, loaded at run time so that the launcher needs no NVIDIA package to be built or started.
 #include <dlfcn.h>
 
 #include <exception>
@@ -18,6 +18,7 @@ struct Memory {
 };
 constexpr unsigned kUuidSize = 96;
 constexpr unsigned kNameSize = 96;
+constexpr unsigned kVersionSize = 80;
 constexpr int kSuccess = 0;
 
 struct Close {
@@ -50,6 +51,13 @@ class Nvml {
     name_(device, name, kNameSize);
     memory_(device, &memory);
     return GpuInfo{static_cast<int>(index), uuid, name, memory.total, memory.free};
+  }
+
+  std::optional<std::string> driver_version() {
+    int (*version)(char*, unsigned) = nullptr;
+    char text[kVersionSize] = {};
+    if (!find("nvmlSystemGetDriverVersion", version) || version(text, kVersionSize) != kSuccess) return std::nullopt;
+    return text;
   }
 
  private:
@@ -104,6 +112,11 @@ std::vector<GpuInfo> detect_gpus() {
     log_warning("[launch] counting GPUs failed: {}", error.what());
   }
   return {};
+}
+
+std::optional<std::string> gpu_driver_version() {
+  const auto nvml = has_gpu_driver() ? Nvml::open() : nullptr;
+  return nvml ? nvml->driver_version() : std::nullopt;
 }
 
 }  // namespace trireme::launch

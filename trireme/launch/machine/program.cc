@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <optional>
 
@@ -82,15 +83,23 @@ void check_script(const std::string& script) {
 
 std::vector<std::string> python_command(const std::vector<std::string>& command, const std::string& path_variable) {
   check_script(command.front());
-  if (!find_in_path("python3", path_variable))
+  const auto own = python_beside(::program_invocation_name);
+  if (!own && !find_in_path("python3", path_variable))
     not_found("{} needs python3, which is not in PATH; install it, or give --no-python to execute the file itself",
               command.front());
-  std::vector<std::string> full{"python3", "-u"};
+  std::vector<std::string> full{own.value_or("python3"), "-u"};
   full.insert(full.end(), command.begin(), command.end());
   return full;
 }
 
 }  // namespace
+
+std::optional<std::string> python_beside(const std::string& program) {
+  if (program.find('/') == std::string::npos) return std::nullopt;  // found in PATH, where python3 is looked for too
+  const fs::path folder = fs::path(program).parent_path();
+  if (!is_file(folder / ".." / "pyvenv.cfg") || !is_file(folder / "python3")) return std::nullopt;
+  return fs::absolute(folder / "python3").string();
+}
 
 std::vector<std::string> resolve_program(const std::vector<std::string>& command, const std::string& path_variable,
                                          bool no_python) {

@@ -83,6 +83,19 @@ TEST_F(Program, PythonScriptsGetPython) {
               ElementsAre("python3", "-u", "train.py", "--lr", "1"));
 }
 
+TEST_F(Program, AVirtualEnvironmentHasAPythonOfItsOwn) {
+  fs::create_directories("venv/bin");
+  write("venv/bin/trireme", kScript);
+  write("venv/bin/python3", kScript);
+  EXPECT_EQ(python_beside("venv/bin/trireme"), std::nullopt);  // any other bin
+  write("venv/pyvenv.cfg", "", 0644);
+  EXPECT_EQ(python_beside("venv/bin/trireme"), folder_.path() / "venv/bin/python3");
+  EXPECT_EQ(python_beside("trireme"), std::nullopt);
+  EXPECT_EQ(python_beside(""), std::nullopt);
+  fs::remove("venv/bin/python3");
+  EXPECT_EQ(python_beside("venv/bin/trireme"), std::nullopt);
+}
+
 TEST_F(Program, NoPythonExecutesTheScriptItself) {
   write("train.py", kScript);
   EXPECT_THAT(resolve({"./train.py"}, true), ElementsAre("./train.py"));

@@ -3,11 +3,13 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/text.h"
 #include "trireme/core/token.h"
 #include "trireme/core/version.h"
+#include "trireme/core/whole_numbers.h"
 
 namespace trireme::launch {
 
@@ -24,6 +26,22 @@ std::string digest_of(const std::string& path) {
   return content && content->size() <= kMaxDigested ? to_hex(sha256(*content)) : std::string();
 }
 
+// Variables of the workers that must be the same everywhere: ranks that move bytes in different ways, or of which only
+// some compare their calls, wait for each other in vain.
+constexpr const char* kCommonVariables[] = {"TRIREME_BACKEND", "TRIREME_CHECK"};
+
+std::map<std::string, std::string> common_settings(const Request& request) {
+  std::map<std::string, std::string> settings;
+  for (const char* name : kCommonVariables) settings[name] = env::get(name).value_or("");
+  for (const auto& [name, value] : request.environment)
+    if (settings.contains(name)) settings[name] = value;
+  return settings;
+}
+
+std::string setting_text(const std::string& name, const std::string& value) {
+  return value.empty() ? fmt::format("{} unset", name) : fmt::format("{}={}", name, printable(value));
+}
+
 std::string quoted(const std::vector<std::string>& words) {
   return printable(join(words, " "));
 }
@@ -36,6 +54,7 @@ Introduction introduce(const Request& request, const NodeInfo& info, const std::
     const std::string digest = digest_of(argument);
     if (!digest.empty()) self.file_digests[argument] = digest;
   }
+  self.settings = common_settings(request);
   return self;
 }
 
@@ -56,16 +75,33 @@ std::vector<std::string> differences(const Introduction& first, const Introducti
   return lines;
 }
 
+std::vector<std::string> contradictions(const Introduction& first, const Introduction& other) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : first.settings) {
+    const auto found = other.settings.find(name);
+    if (found != other.settings.end() && found->second != value)
+      lines.push_back(fmt::format("{} has {}, but {} has {}; set it alike on every node, or give --env {}=… everywhere",
+                                  first.info.host, setting_text(name, value), other.info.host,
+                                  setting_text(name, found->second), name));
+  }
+  return lines;
+}
+
 std::string to_json(const Introduction& introduction) {
   json digests = json::object();
   for (const auto& [file, digest] : introduction.file_digests) digests[to_hex(file)] = digest;
   json arguments = json::array();
   for (const std::string& argument : introduction.arguments) arguments.push_back(to_hex(argument));  // may not be UTF-8
+  json settings = json::object();
+  for (const auto& [name, value] : introduction.settings) settings[name] = to_hex(value);
   return json{{"info", to_json(introduction.info)},
               {"name", introduction.name},
               {"version", introduction.version},
               {"arguments", arguments},
               {"digests", digests},
+              {"settings", settings},
+              {"attempt", introduction.attempt},
+              {"restarts", introduction.restarts},
               {"probe", to_string(introduction.probe)}}
       .dump();
 }
@@ -73,13 +109,18 @@ std::string to_json(const Introduction& introduction) {
 Introduction introduction_from_json(const std::string& text) {
   try {
     const json value = json::parse(text);
+    require_whole_numbers(value, json{{"attempt", 0}, {"restarts", 0}});
     Introduction result;
     result.info = node_from_json(value.at("info").get<std::string>());
     result.name = value.at("name").get<std::string>();
     result.version = value.at("version").get<std::string>();
+    result.attempt = value.at("attempt").get<int>();
+    result.restarts = value.at("restarts").get<int>();
     for (const auto& argument : value.at("arguments"))
       result.arguments.push_back(from_hex(argument.get<std::string>()));
     for (const auto& [file, digest] : value.at("digests").items()) result.file_digests[from_hex(file)] = digest;
+    for (const auto& [setting, hex] : value.at("settings").items())
+      result.settings[setting] = from_hex(hex.get<std::string>());
     result.probe = parse_endpoint(value.at("probe").get<std::string>(), "a node's probe address");
     return result;
   } catch (const json::exception& error) {

@@ -13,6 +13,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kSlice{500};  // of a long wait in which something else must be looked at
 
+class LateNodes : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
 UniqueFd make_event() {
   UniqueFd event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event) throw SystemError(errno, "cannot make an event descriptor");
@@ -36,6 +41,7 @@ LostNodes::LostNodes() : wake_(make_event()) {}
 void LostNodes::add(const std::string& name) {
   const std::lock_guard lock(mutex_);
   names_.push_back(name);
+  all_.insert(name);
   raise_event(wake_);
 }
 
@@ -45,17 +51,26 @@ std::vector<std::string> LostNodes::take() {
   return std::exchange(names_, {});
 }
 
+bool LostNodes::contains(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return all_.contains(name);
+}
+
 StoreLink::StoreLink(Options options) : options_(std::move(options)), wake_(make_event()) {}
 
 StoreLink::~StoreLink() {
   end_attempt();
 }
 
+std::string StoreLink::outcome_key(int attempt) {
+  return fmt::format("outcome/{}", attempt);
+}
+
 std::string StoreLink::key(const std::string& name) const {
   return fmt::format("{}/{}", name, attempt_);
 }
 
-void StoreLink::begin(int attempt, const Objection& objection) {
+void StoreLink::begin(int attempt, const Objection& objection, Millis pause) {
   end_attempt();
   attempt_ = attempt;
   {
@@ -64,31 +79,39 @@ void StoreLink::begin(int attempt, const Objection& objection) {
     guessed_ = false;
   }
   clear_event(wake_);
-  wait_for_everyone(objection);
-  if (const auto already = options_.store->try_get(key("outcome"))) settle(outcome_from_json(*already));
+  try {
+    wait_for_everyone(objection, Deadline::in(pause));
+    if (const auto already = options_.store->try_get(key("outcome"))) settle(outcome_from_json(*already));
+  } catch (const LateNodes&) {
+    throw;
+  } catch (const PeerError& error) {
+    return settle(loss_of_store(error), /*guessed=*/true);
+  }
   ending_ = false;
   waiter_ = start_quiet_thread("the job link", [this] { wait_for_outcome(); });
 }
 
-void StoreLink::wait_for_everyone(const Objection& objection) {
+// A node that calls the attempt off ends the pauses of the others.
+void StoreLink::wait_for_everyone(const Objection& objection, Deadline not_before) {
   const Deadline deadline = Deadline::in(options_.attempt_timeout);
-  // Asked before this node counts as arrived: the last one to arrive releases all the others.
-  const auto reason_against = [&] {
-    const auto reason = objection();
-    return reason ? reason : loss();
-  };
-  if (const auto reason = reason_against()) return call_off(*reason);
-  if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
+  bool arrived = false;
   for (;;) {
-    if (const auto reason = reason_against()) return call_off(*reason);
-    const Deadline slice = earlier(deadline, Deadline::in(kSlice));
+    // Asked before this node counts as arrived: the last one to arrive releases all the others.
+    const auto objected = objection(Deadline::in(Millis(0)));
+    if (const auto reason = objected ? objected : loss()) return call_off(*reason);
+    if (!arrived && not_before.passed()) {
+      arrived = true;
+      if (options_.store->add(key("begun"), 1) == options_.nodes) options_.store->set(key("all_begun"), "");
+    }
+    Deadline slice = earlier(deadline, Deadline::in(kSlice));
+    if (!arrived) slice = earlier(slice, not_before);
     try {
       options_.store->get(key("all_begun"), slice);
       return;
     } catch (const PeerError& error) {
       if (!slice.passed()) throw;
       if (deadline.passed())
-        throw PeerError("not all {} nodes have begun attempt {} of the job within {} s: {}", options_.nodes, attempt_,
+        throw LateNodes("not all {} nodes have begun attempt {} of the job within {} s: {}", options_.nodes, attempt_,
                         options_.attempt_timeout.count() / 1000, error.what());
     }
   }
@@ -119,10 +142,13 @@ void StoreLink::wait_for_outcome() {
       return;
     } catch (const std::exception& error) {
       if (slice.passed()) continue;
-      return settle(JobOutcome::lost(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what())),
-                    /*guessed=*/true);
+      return settle(loss_of_store(error), /*guessed=*/true);
     }
   }
+}
+
+JobOutcome StoreLink::loss_of_store(const std::exception& error) const {
+  return JobOutcome::lost_coordinator(fmt::format("lost the connection to {}: {}", options_.coordinator, error.what()));
 }
 
 void StoreLink::settle(const JobOutcome& outcome, bool guessed) {
@@ -163,6 +189,8 @@ void StoreLink::report_success() {
 std::optional<JobOutcome> StoreLink::outcome() {
   clear_event(wake_);
   if (const auto reason = loss()) report(*reason);
+  if (options_.revoked)
+    if (const auto reason = options_.revoked()) report(*reason);
   const std::lock_guard lock(mutex_);
   return outcome_;
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,12 +26,13 @@ namespace trireme::launch {
 class JobLink {
  public:
   virtual ~JobLink() = default;
-  /// Called repeatedly while begin() waits: a reason not to begin.
-  using Objection = std::function<std::optional<JobOutcome>()>;
+  /// Called repeatedly while begin() waits: a reason not to begin, if one comes before the deadline.
+  using Objection = std::function<std::optional<JobOutcome>(Deadline)>;
 
-  /// Starts an attempt (0, 1, 2 …): waits until every node has ended the one before. With an objection, or when a
-  /// node is lost meanwhile, the attempt has its outcome() before it began. PeerError when a node is late.
-  virtual void begin(int attempt, const Objection& objection) = 0;
+  /// Starts an attempt (0, 1, 2 …): waits for `pause`, and until every node has ended the one before. With an
+  /// objection, or when a node or the store is lost meanwhile, the attempt has its outcome() before it began. PeerError
+  /// when a node is late.
+  virtual void begin(int attempt, const Objection& objection, Millis pause) = 0;
   /// A failure on this node. Only the first report of all nodes counts.
   virtual void report(const JobOutcome& failure) = 0;
   /// This node's workers have all succeeded; the job has when every node says so.
@@ -45,7 +47,7 @@ class JobLink {
 /// A job of one node: it decides alone.
 class SoloLink : public JobLink {
  public:
-  void begin(int, const Objection& objection) override { outcome_ = objection(); }
+  void begin(int, const Objection& objection, Millis pause) override { outcome_ = objection(Deadline::in(pause)); }
   void report(const JobOutcome& failure) override {
     if (!outcome_) outcome_ = failure;
   }
@@ -62,12 +64,15 @@ class LostNodes {
   LostNodes();
   void add(const std::string& name);
   std::vector<std::string> take();
+  /// Whether it was ever added.
+  bool contains(const std::string& name);
   /// Readable while names wait to be taken.
   int wake_fd() const { return wake_.get(); }
 
  private:
   Mutex mutex_;
   std::vector<std::string> names_ TRIREME_GUARDED_BY(mutex_);
+  std::set<std::string> all_ TRIREME_GUARDED_BY(mutex_);
   UniqueFd wake_;
 };
 
@@ -80,13 +85,16 @@ class StoreLink : public JobLink {
     std::string coordinator;               // for messages: "node 0 (hosta) at 10.0.0.1:6069"
     std::shared_ptr<LostNodes> lost = {};  // only where the store's server runs
     std::function<std::optional<std::string>(const std::string&)> describe =
-        {};                          // a lost node in words; nothing: not one of the job's
-    Millis attempt_timeout{60'000};  // for all nodes to begin the next attempt; must exceed their grace
+        {};                                                   // a lost node in words; nothing: not one of the job's
+    std::function<std::optional<JobOutcome>()> revoked = {};  // asked often: why the coordinator is none any more
+    Millis attempt_timeout{60'000};  // for all nodes to begin the next attempt; must exceed their grace and pauses
   };
   explicit StoreLink(Options options);
+  /// Where the outcome of an attempt is, for a node that is not yet part of the job.
+  static std::string outcome_key(int attempt);
   ~StoreLink() override;
 
-  void begin(int attempt, const Objection& objection) override;
+  void begin(int attempt, const Objection& objection, Millis pause) override;
   void report(const JobOutcome& failure) override;
   void report_success() override;
   std::optional<JobOutcome> outcome() override;
@@ -95,9 +103,10 @@ class StoreLink : public JobLink {
 
  private:
   std::string key(const std::string& name) const;
-  void wait_for_everyone(const Objection& objection);
+  void wait_for_everyone(const Objection& objection, Deadline not_before);
   void call_off(const JobOutcome& outcome);
   std::optional<JobOutcome> loss();
+  JobOutcome loss_of_store(const std::exception& error) const;
   void wait_for_outcome();
   void settle(const JobOutcome& outcome, bool guessed = false);
   bool known();

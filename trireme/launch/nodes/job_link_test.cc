@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 
-const JobLink::Objection kNone = [] { return std::nullopt; };
+const JobLink::Objection kNone = [](Deadline) { return std::nullopt; };
 
 JobOutcome failure_of(int rank, int code) {
   return JobOutcome::of_culprit(
@@ -47,8 +47,8 @@ class StoreLinkTest : public testing::Test {
                                                           .attempt_timeout = 5s});
   }
   void begin_both(int attempt) {
-    std::thread other([&] { b_->begin(attempt, kNone); });
-    a_->begin(attempt, kNone);
+    std::thread other([&] { b_->begin(attempt, kNone, Millis(0)); });
+    a_->begin(attempt, kNone, Millis(0));
     other.join();
   }
 
@@ -107,12 +107,13 @@ TEST_F(StoreLinkTest, ALostNodeEndsTheJobAndAStrangerDoesNot) {
 TEST_F(StoreLinkTest, ANodeThatDoesNotComeBackIsAnError) {
   auto lonely = std::make_unique<StoreLink>(
       StoreLink::Options{.store = store_, .nodes = 2, .coordinator = "node 0", .attempt_timeout = 100ms});
-  EXPECT_THROW(lonely->begin(0, kNone), PeerError);
+  EXPECT_THROW(lonely->begin(0, kNone, Millis(0)), PeerError);
 }
 
 TEST_F(StoreLinkTest, AnObjectionEndsTheAttemptForAllBeforeItBegins) {
-  std::thread other([&] { b_->begin(0, kNone); });
-  a_->begin(0, [] { return std::optional(JobOutcome::of_signal(2, "hosta")); });
+  std::thread other([&] { b_->begin(0, kNone, Millis(0)); });
+  a_->begin(
+      0, [](Deadline) { return std::optional(JobOutcome::of_signal(2, "hosta")); }, Millis(0));
   other.join();
   for (StoreLink* link : {a_.get(), b_.get()}) {
     const auto outcome = link->outcome();
@@ -122,20 +123,29 @@ TEST_F(StoreLinkTest, AnObjectionEndsTheAttemptForAllBeforeItBegins) {
   }
 }
 
+TEST_F(StoreLinkTest, AnObjectionEndsThePauseOfTheOthers) {
+  std::thread other([&] { b_->begin(0, kNone, Millis(600'000)); });
+  a_->begin(
+      0, [](Deadline) { return std::optional(JobOutcome::of_signal(2, "hosta")); }, Millis(600'000));
+  other.join();
+  EXPECT_EQ(b_->outcome()->exit_code, 130);
+}
+
 TEST_F(StoreLinkTest, TheLastNodeToComeObjectsBeforeItLetsTheOthersGo) {
   store_->add("begun/0", 1);  // as if the other node waited already
-  a_->begin(0, [&] {
+  const auto objection = [&](Deadline) {
     EXPECT_FALSE(store_->try_get("all_begun/0"));
     return std::optional(JobOutcome::of_signal(2, "hosta"));
-  });
+  };
+  a_->begin(0, objection, Millis(0));
   EXPECT_TRUE(store_->try_get("all_begun/0"));
-  b_->begin(0, kNone);
+  b_->begin(0, kNone, Millis(0));
   EXPECT_EQ(b_->outcome()->exit_code, 130);
 }
 
 TEST_F(StoreLinkTest, ANodeLostBetweenAttemptsIsNamedAtOnce) {
   lost_->add("b");
-  a_->begin(0, kNone);
+  a_->begin(0, kNone, Millis(0));
   EXPECT_THAT(a_->outcome()->reason, HasSubstr("node 1 (b)"));
 }
 
@@ -143,7 +153,7 @@ TEST_F(StoreLinkTest, ANodeLostBetweenAttemptsIsNamedAtOnce) {
 class CoordinatorTest : public testing::Test {
  protected:
   void lose_coordinator() {
-    link_.begin(0, kNone);
+    link_.begin(0, kNone, Millis(0));
     server_.reset();
   }
 
@@ -164,6 +174,26 @@ TEST_F(CoordinatorTest, LostEndsTheJob) {
   EXPECT_THAT(outcome->reason, HasSubstr("node 0 (hosta)"));
 }
 
+TEST_F(CoordinatorTest, LostBetweenAttemptsIsTheOutcomeOfTheNext) {
+  link_.begin(0, kNone, Millis(0));
+  link_.report(failure_of(0, 7));
+  server_.reset();
+  link_.begin(1, kNone, Millis(0));
+  const auto outcome = link_.outcome();
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome->kind, JobOutcome::Kind::node_lost);
+  EXPECT_TRUE(outcome->coordinator);
+}
+
+TEST_F(StoreLinkTest, ACoordinatorThatIsReplacedEndsTheAttemptForAll) {
+  StoreLink link({.store = store_, .nodes = 1, .coordinator = "node 0", .revoked = [] {
+                    return std::optional(JobOutcome::lost_coordinator("no lease"));
+                  }});
+  link.begin(0, kNone, Millis(0));
+  EXPECT_EQ(outcome_within(link, 5s)->reason, "no lease");
+  EXPECT_TRUE(outcome_from_json(*store_->try_get(StoreLink::outcome_key(0))).coordinator);
+}
+
 TEST_F(CoordinatorTest, LostHidesNoFailureOfThisNode) {
   lose_coordinator();
   ASSERT_TRUE(outcome_within(link_, 5s));  // the waiting thread has noticed the loss
@@ -174,6 +204,17 @@ TEST_F(CoordinatorTest, LostHidesNoFailureOfThisNode) {
 TEST(JobOutcome, NonsenseFromAnotherNodeIsAPeerError) {
   for (const char* text : {"", "{}", "[1]", R"({"kind":99,"exit_code":0,"signal":0,"reason":""})", "\xff"})
     EXPECT_THROW(outcome_from_json(text), PeerError) << text;
+}
+
+TEST(JobOutcome, DeparturesSurviveTheWayThroughJson) {
+  JobOutcome left = JobOutcome::left(15, "node 1 (b, 10.0.0.2)");
+  left.coordinator = left.at_once = true;
+  const JobOutcome after = outcome_from_json(to_json(left));
+  EXPECT_EQ(after.kind, JobOutcome::Kind::node_left);
+  EXPECT_EQ(after.reason, "node 1 (b, 10.0.0.2) left: SIGTERM");
+  EXPECT_TRUE(after.coordinator && after.at_once);
+  EXPECT_FALSE(after.final);
+  EXPECT_EQ(outcome_from_json(to_json(JobOutcome::joined("node 2"))).reason, "node 2 joined");
 }
 
 TEST(JobOutcome, SurvivesTheWayThroughJson) {

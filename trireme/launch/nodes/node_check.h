@@ -23,8 +23,12 @@ enum class ReachTest {
   throughput,  // a ping, and 64 MiB there and back
 };
 
-/// Connects to a node's probe and tests the way; waits at most 5 s for it. Never throws for an unreachable node.
-Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest test);
+/// Whether a node looks at the way to another one. With many nodes not every pair is tried: the coordinator and the next
+/// two neighbours tell enough.
+bool should_try(int self, int other, int nodes);
+
+/// Connects to a node's probe and tests the way. Never throws for an unreachable node.
+Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest test, Millis patience = Millis(5'000));
 
 /// One row: how `from` reaches `reach.node`.
 struct PairReport {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <set>
 
 #include "trireme/core/cpu_probe.h"
 #include "trireme/core/env.h"
@@ -12,6 +13,7 @@
 #include "trireme/launch/machine/affinity.h"
 #include "trireme/launch/nodes/introduction.h"
 #include "trireme/launch/nodes/ssh.h"
+#include "trireme/launch/options/option_table.h"
 
 namespace trireme::launch {
 namespace {
@@ -139,6 +141,20 @@ TEST(Ssh, EveryHostGetsItsOwnSlotsAndTheSameJob) {
   EXPECT_THAT(line, testing::StartsWith("cd '/home/u/my job' && exec /opt/trireme launch --ssh_child"));
   EXPECT_THAT(line, AllOf(HasSubstr("--ips a,b --host b --nproc_per_node 4"), HasSubstr("--job_id j"),
                           HasSubstr("--env 'K=v w'"), testing::EndsWith("-- ./train --name 'two words'")));
+}
+
+TEST(Ssh, EveryOptionOfLogsAndFailuresIsPassedOn) {
+  Request request{.command = {"./train"}, .hosts = {{"a", 1}}};
+  request.log_overwrite = true;
+  request.elastic_level = 1;
+  request.progress = Progress::on;
+  request.dashboard = Endpoint{"10.0.0.1", 8080};
+  request.trace = StepRange{100, 110};
+  const std::string line = remote_command_line(request, 0, "/opt/trireme", "/");
+  const std::set<std::string> otherwise{"--quiet"};  // as --log_level
+  for (const Option& option : option_table())
+    if ((option.topic == Topic::logs || option.topic == Topic::failure) && !otherwise.contains(option.names[0]))
+      EXPECT_THAT(line, HasSubstr(" " + option.names[0] + " ")) << "remote launchers would take the default";
 }
 
 TEST(Ssh, QuotesForTheOtherShell) {

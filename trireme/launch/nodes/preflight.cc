@@ -17,17 +17,11 @@ using nlohmann::json;
 namespace {
 
 constexpr auto kCheckTime = std::chrono::seconds(60);
+constexpr auto kReadTime = std::chrono::seconds(2);
 constexpr double kSkewWarning = 1000;  // ms
 
 const NodeInfo& info_of(const PreflightContext& context, int node) {
   return context.nodes.at(static_cast<size_t>(node)).info;
-}
-
-// With many nodes not every pair is tried: the coordinator and the next two neighbours tell enough.
-bool should_try(int self, int other, int nodes) {
-  constexpr int kAllPairs = 32;
-  if (self == other) return false;
-  return nodes <= kAllPairs || other == 0 || (other - self + nodes) % nodes <= 2;
 }
 
 void warn_of_differences(const PreflightContext& context) {
@@ -52,6 +46,8 @@ void tell_clock(const PreflightContext& context, const Reach& reach) {
 json problems_here(const PreflightContext& context) {
   json problems = json::array();
   const int nodes = static_cast<int>(context.nodes.size());
+  for (const std::string& line : contradictions(context.nodes[0], context.nodes[static_cast<size_t>(context.self)]))
+    problems.push_back(line);
   for (int i = 0; i < nodes; ++i) {
     if (!should_try(context.self, i, nodes)) continue;
     const Reach reach = reach_node(i, context.nodes[static_cast<size_t>(i)].probe, context.token, ReachTest::ping);
@@ -131,6 +127,15 @@ void decide(const PreflightContext& context, Deadline deadline) {
   context.store.set("go", verdict.dump());
 }
 
+// Node 0 hosts the store and must not end before the others have read why there is no job.
+void await_readers(const PreflightContext& context) try {
+  if (context.store.add("go/read", 1) == static_cast<int64_t>(context.nodes.size()))
+    context.store.set("go/all_read", "");
+  if (context.self == 0) context.store.get("go/all_read", Deadline::in(kReadTime));
+} catch (const PeerError&) {
+  // A node that is gone cannot read; the deadline was for it.
+}
+
 }  // namespace
 
 FolderMark::FolderMark(const Introduction& self) : path_(mark_of(self, self.info.log_dir)) {
@@ -154,8 +159,10 @@ Clearance check_each_other(const PreflightContext& context) {
   report(context, problems_here(context));
   if (context.self == 0) decide(context, deadline);
   const json verdict = json::parse(context.store.get("go", deadline));
-  if (!verdict.at("problems").empty())
+  if (!verdict.at("problems").empty()) {
+    await_readers(context);
     throw PeerError("{}", join(verdict.at("problems").get<std::vector<std::string>>(), "\n"));
+  }
   return {.shared_log_dir = verdict.at("shared_logs").get<bool>()};
 }
 

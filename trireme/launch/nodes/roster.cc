@@ -4,6 +4,8 @@
 
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/core/whole_numbers.h"
+#include "trireme/launch/nodes/claims.h"
 
 namespace trireme::launch {
 
@@ -11,110 +13,112 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::chrono::milliseconds kToNotice{2000};  // that a node has left
+constexpr Millis kObjectionLook{500};  // of a long wait in which something else must be looked at
+const std::string kRefusal = "refused/";
+const std::string kRound = "round";
 
-std::string claim_key(int number) {
-  return fmt::format("claim/{}", number);
+std::string roster_key(int round) {
+  return fmt::format("roster/{}", round);
 }
 
-std::string left_key(const std::string& name) {
-  return "left/" + name;
+json rules_json(const ElasticRules& rules) {
+  return {{"on", rules.on},
+          {"failing_node_leaves", rules.failing_node_leaves},
+          {"min", rules.min},
+          {"max", rules.max},
+          {"timeout_ms", rules.timeout.count()}};
 }
 
-std::vector<int> missing_numbers(Store& store, int nodes) {
-  std::vector<int> missing;
-  for (int i = 0; i < nodes; ++i)
-    if (!store.try_get(introduction_key(i))) missing.push_back(i);
-  return missing;
+ElasticRules rules_from(const json& value) {
+  return {.on = value.at("on").get<bool>(),
+          .failing_node_leaves = value.at("failing_node_leaves").get<bool>(),
+          .min = value.at("min").get<int>(),
+          .max = value.at("max").get<int>(),
+          .timeout = Millis(value.at("timeout_ms").get<int64_t>())};
 }
 
-std::string missing_text(Store& store, const Seat& seat) {
-  std::vector<std::string> names;
-  for (const int i : missing_numbers(store, seat.nodes)) {
-    const auto index = static_cast<size_t>(i);
-    names.push_back(index < seat.peers.size() ? fmt::format("node {} ({})", i, seat.peers[index])
-                                              : fmt::format("node {}", i));
-  }
-  return fmt::format("waiting for {} of {} nodes: {} (started there? same --job_id? ping and firewall in order?)",
-                     names.size(), seat.nodes, join(names, ", "));
+std::string to_json(const Roster& roster) {
+  json value{{"nodes", json::array()},
+             {"attempt", roster.attempt},
+             {"restarts", roster.restarts},
+             {"max_restart", roster.max_restart},
+             {"rules", rules_json(roster.rules)}};
+  for (const Introduction& node : roster.nodes) value["nodes"].push_back(to_json(node));
+  if (roster.over) value["over"] = to_json(*roster.over);
+  return value.dump();
 }
 
-// Makes room for a node that went away, so that it can be started again.
-void drop_departed(Store& store, int nodes, LostNodes& departures) {
-  for (const std::string& name : departures.take()) {
-    for (int i = 1; i < nodes; ++i) {
-      if (store.try_get(claim_key(i)) != name) continue;
-      store.remove(introduction_key(i));
-      store.remove(claim_key(i));
-      store.set(left_key(name), "");
-      log_warning("node {} ({}) left before the job began; it may be started again", i, printable(name));
-    }
-  }
-}
-
-// The owner of the number may have left a moment ago, and the coordinator not yet have noticed.
-void claim_exactly(Store& store, const std::string& name, int number) {
-  for (;;) {
-    const std::string owner = store.compare_set(claim_key(number), "", name);
-    if (owner == name) return;
-    try {
-      store.get(left_key(owner), Deadline::in(kToNotice));
-    } catch (const PeerError&) {
-      throw UsageError("node {} of this job is already taken by {}; each node needs its own --rank or --ips entry",
-                       number, printable(owner));
-    }
-  }
+Roster roster_from_json(const std::string& text) try {
+  const json value = json::parse(text);
+  require_whole_numbers(value, json::parse(to_json(Roster())));
+  Roster roster{.attempt = value.at("attempt").get<int>(),
+                .restarts = value.at("restarts").get<int>(),
+                .max_restart = value.at("max_restart").get<int>(),
+                .rules = rules_from(value.at("rules"))};
+  for (const auto& node : value.at("nodes")) roster.nodes.push_back(introduction_from_json(node.get<std::string>()));
+  if (value.contains("over")) roster.over = outcome_from_json(value.at("over").get<std::string>());
+  return roster;
+} catch (const json::exception& error) {
+  throw PeerError("the list of nodes cannot be read ({}); do all nodes run the same version of Trireme?", error.what());
 }
 
 }  // namespace
 
-std::string introduction_key(int number) {
-  return fmt::format("node/{}", number);
+void publish_roster(Store& store, int round, const Roster& roster) {
+  store.set(roster_key(round), to_json(roster));
+  store.set(kRound, std::to_string(round));
 }
 
-int claim_number(Store& store, const std::string& name, std::optional<int> wanted, int nodes) {
-  if (wanted) {
-    claim_exactly(store, name, *wanted);
-    return *wanted;
+int last_round(Store& store) {
+  const auto round = parse_int(store.try_get(kRound).value_or(""), 0, INT32_MAX);
+  return static_cast<int>(round.value_or(-1));
+}
+
+std::optional<Roster> roster_within(Store& store, int round, Deadline deadline) {
+  std::string text;
+  try {
+    text = store.get(roster_key(round), deadline);
+  } catch (const PeerError&) {
+    if (!deadline.passed()) throw;
+    return std::nullopt;
   }
-  for (int i = 1; i < nodes; ++i)
-    if (store.compare_set(claim_key(i), "", name) == name) return i;
-  throw UsageError("the job has its {} nodes already; is another job meeting there, or --nnodes too small?", nodes);
+  return roster_from_json(text);
 }
 
-void publish_roster(Store& store, const Seat& seat, int max_restart, LostNodes& departures, Deadline deadline) {
-  const auto everyone = [&](Deadline slice) {
+Roster read_roster(Store& store, const Seat& seat, int round, Deadline deadline, const JobLink::Objection& objection) {
+  const auto wait = [&](Deadline patience) -> Roster {
     for (;;) {
-      drop_departed(store, seat.nodes, departures);
-      const auto missing = missing_numbers(store, seat.nodes);
-      if (missing.empty()) return true;
-      // A departure does not end a wait for an arrival, so look for it often.
-      const Deadline look = earlier(slice, Deadline::in(kToNotice / 4));
-      try {
-        store.get(introduction_key(missing.front()), look);
-      } catch (const PeerError&) {
-        if (slice.passed()) throw;
-      }
+      if (const auto reason = objection(Deadline::in(Millis(0)))) return {.over = reason};
+      if (auto roster = roster_within(store, round, earlier(patience, Deadline::in(kObjectionLook))))
+        return *std::move(roster);
+      if (patience.passed()) throw PeerError("no list of nodes has come");
     }
   };
-  patiently(deadline, everyone, [&](const PeerError&) { return missing_text(store, seat); });
-  json roster{{"nodes", json::array()}, {"max_restart", max_restart}};
-  for (int i = 0; i < seat.nodes; ++i) roster["nodes"].push_back(store.get(introduction_key(i), deadline));
-  store.set("roster", roster.dump());
+  const auto missing = [&](const PeerError&) { return missing_text(store, seat); };
+  return patiently(deadline, wait, missing, kFirstReport);
 }
 
-Roster read_roster(Store& store, const Seat& seat, Deadline deadline) {
-  const std::string text = patiently(
-      deadline, [&](Deadline slice) { return store.get("roster", slice); },
-      [&](const PeerError&) { return missing_text(store, seat); });
-  try {
-    const json value = json::parse(text);
-    Roster roster{.max_restart = value.at("max_restart").get<int>()};
-    for (const auto& node : value.at("nodes")) roster.nodes.push_back(introduction_from_json(node.get<std::string>()));
-    return roster;
-  } catch (const json::exception& error) {
-    throw PeerError("the list of nodes cannot be read ({}); do all nodes run the same version of Trireme?",
-                    error.what());
+std::string missing_text(Store& store, const Seat& seat) {
+  std::vector<std::string> names;
+  const auto present = introductions(store);
+  for (int i = 0; i < seat.nodes; ++i) {
+    const auto index = static_cast<size_t>(i);
+    if (present.contains(i)) continue;
+    names.push_back(index < seat.peers.size() ? seat.peers[index] : fmt::format("node {}", i));
+  }
+  const size_t here = static_cast<size_t>(seat.nodes) - names.size();
+  return fmt::format("{} of {} nodes {} here; missing {} (started there? same --job_id? ping and firewall in order?)",
+                     here, seat.nodes, here == 1 ? "is" : "are", join(names, ", "));
+}
+
+void tell_refusal(Store& store, const std::string& host, const std::string& reason) {
+  store.set(fmt::format("{}{}", kRefusal, host), reason);
+}
+
+void show_refusals(Store& store) {
+  for (const auto& [key, reason] : store.list(kRefusal)) {
+    log_warning("{} wanted to join and was refused: {}", printable(key.substr(kRefusal.size())), printable(reason));
+    store.remove(key);
   }
 }
 

@@ -44,8 +44,12 @@ std::vector<std::string> listed_hosts(const Request& request) {
   return hosts;
 }
 
+Deadline names_by(const Request& request) {
+  return Deadline::in(request.join_timeout);
+}
+
 std::string host_override(const Request& request, const Machine& machine) {
-  const std::string ip = resolve_ip(*request.host);
+  const std::string ip = resolve_ip(*request.host, names_by(request));
   if (!machine.owner_of(ip))
     throw UsageError("--host {}: {} is not an address of this machine; it has {}", *request.host, ip,
                      machine.addresses());
@@ -63,9 +67,10 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
   Seat seat{.nodes = static_cast<int>(hosts.size()), .peers = hosts};
   const std::optional<std::string> wanted =
       request.host ? std::optional(host_override(request, machine)) : std::nullopt;
+  const Deadline deadline = names_by(request);
   std::map<std::string, std::string> names;  // by address
   for (size_t i = 0; i < hosts.size(); ++i) {
-    const std::string ip = resolve_ip(hosts[i]);
+    const std::string ip = resolve_ip(hosts[i], deadline);
     if (const auto [earlier, added] = names.emplace(ip, hosts[i]); !added)
       throw UsageError("the hosts {} and {} are the same machine ({}); name each once", earlier->second, hosts[i], ip);
     const bool here = wanted ? ip == *wanted : machine.owner_of(ip).has_value();
@@ -78,14 +83,14 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
                      wanted ? "--host " + *request.host : "this machine", join(hosts, ","), machine.addresses(),
                      request.host ? " or --host" : ", or name this machine with --host");
   const uint16_t start = request.start_port.value_or(kDefaultStartPort);
-  seat.meeting = Endpoint{resolve_ip(hosts[0]), static_cast<uint16_t>(start - 1)};
+  seat.meeting = Endpoint{resolve_ip(hosts[0], deadline), static_cast<uint16_t>(start - 1)};
   seat.may_host = seat.must_host = seat.node == 0;
   return seat;
 }
 
 Seat with_master(const Request& request, const Machine& machine) {
   Seat seat{.nodes = *request.nodes, .node = request.node_rank};
-  const std::string master_ip = resolve_ip(request.master->host);
+  const std::string master_ip = resolve_ip(request.master->host, names_by(request));
   seat.meeting = Endpoint{master_ip, request.master->port};
   const bool local = machine.owner_of(master_ip).has_value();
   if (request.node_rank == 0 && !local)

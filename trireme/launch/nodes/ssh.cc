@@ -15,8 +15,11 @@
 #include "trireme/core/shell.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/job_state.h"
+#include "trireme/launch/live_line.h"
 #include "trireme/launch/machine/program.h"
+#include "trireme/launch/membership.h"
 #include "trireme/launch/report/diagnosis.h"
+#include "trireme/launch/signal_watch.h"
 #include "trireme/proc/console.h"
 #include "trireme/proc/process_set.h"
 #include "trireme/proc/signals.h"
@@ -25,6 +28,10 @@ namespace trireme::launch {
 namespace {
 
 constexpr int kSshFailed = 255;
+
+// SIGTERM is first: it stands for all others.
+constexpr std::pair<int, char> kSignalBytes[] = {{SIGTERM, 'T'}, {SIGINT, 'I'},  {SIGUSR1, 'U'}, {SIGUSR2, 'V'},
+                                                 {SIGQUIT, 'Q'}, {SIGSTOP, 'S'}, {SIGCONT, 'C'}};
 
 const char* bind_name(Bind bind) {
   return bind == Bind::core ? "core" : bind == Bind::numa ? "numa" : "none";
@@ -41,19 +48,37 @@ std::string seconds_text(std::chrono::milliseconds time) {
 
 // Every option that means the same on all hosts.
 std::vector<std::string> common_options(const Request& request) {
-  std::vector<std::string> options{"--job_id",       request.job_id,
-                                   "--log_dir",      request.log_dir,
-                                   "--tee",          tee_text(request),
-                                   "--grace",        seconds_text(request.grace),
-                                   "--join_timeout", seconds_text(request.join_timeout),
-                                   "--max_restart",  std::to_string(request.max_restart),
-                                   "--bind",         bind_name(request.bind)};
+  std::vector<std::string> options{"--job_id",
+                                   request.job_id,
+                                   "--log_dir",
+                                   request.log_dir,
+                                   "--tee",
+                                   tee_text(request),
+                                   "--grace",
+                                   seconds_text(request.grace),
+                                   "--join_timeout",
+                                   seconds_text(request.join_timeout),
+                                   "--link_timeout",
+                                   seconds_text(request.link_timeout),
+                                   "--hang_timeout",
+                                   seconds_text(request.hang_timeout),
+                                   "--max_restart",
+                                   std::to_string(request.max_restart),
+                                   "--elastic_timeout",
+                                   seconds_text(request.elastic_timeout),
+                                   "--bind",
+                                   bind_name(request.bind)};
   const auto add = [&](std::initializer_list<std::string> words) { options.insert(options.end(), words); };
   if (request.devices) add({"--gpus", join(*request.devices, ",")});
   if (request.start_port) add({"--start_port", std::to_string(*request.start_port)});
+  if (request.min_nodes > 0) add({"--nnodes", request.nodes_text()});
+  if (request.elastic_level) add({"--elastic_level", std::to_string(*request.elastic_level)});
+  if (request.progress != Progress::automatic) add({"--progress", request.progress == Progress::on ? "on" : "off"});
   if (request.check_only) add({"--check_only"});
   if (request.log_overwrite) add({"--log_overwrite"});
   if (request.no_python) add({"--no_python"});
+  if (request.dashboard) add({"--dashboard", to_string(*request.dashboard)});
+  if (request.trace) add({"--trace", fmt::format("steps={}:{}", request.trace->first, request.trace->last)});
   add({"--log_level", to_string(request.log_level)});
   for (const auto& [name, value] : request.environment) add({"--env", name + "=" + value});
   for (const auto& [rank, command] : request.wrap) add({"--wrap", fmt::format("{}:{}", rank, command)});
@@ -84,7 +109,7 @@ std::vector<std::string> command_for(const std::string& host, const std::string&
 class Terminal {
  public:
   explicit Terminal(const Request& request)
-      : request_(request),
+      : request_(with_progress(request)),
         hosts_(request.hosts),
         // The remote launchers have their own grace; this one only steps in when they do not answer any more.
         state_(static_cast<int>(hosts_.size()), {.grace = request.grace + Millis(4000), .settle = Millis(1500)}) {}
@@ -92,12 +117,20 @@ class Terminal {
   int run() {
     start();
     while (!state_.all_finished() && !state_.given_up(Clock::now())) turn();
+    line_.end();
     console_.drain(Deadline::in(std::chrono::seconds(1)));
     if (state_.interrupted() != 0) return 128 + state_.interrupted();
     return code_;
   }
 
  private:
+  // The other launchers have no terminal, and this one decides.
+  static Request with_progress(Request request) {
+    const bool shows = LiveLine::is_wanted(request, proc::Console().on_terminal());
+    request.progress = shows ? Progress::on : Progress::off;
+    return request;
+  }
+
   void start() {
     const Token token = configured_token().value_or(Token::random());
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -121,8 +154,8 @@ class Terminal {
   void turn() {
     const Deadline next = earlier(state_.next(), Deadline::in(Millis(console_.flush() ? 1000 : 20)));
     for (const proc::Event& event : set_.wait(next, signals_.open())) handle(event);
-    while (const auto signal = signals_.take()) interrupt(*signal);
-    if (state_.culprit(Clock::now())) stop_remotes();
+    while (const auto signal = signals_.take()) handle_signal(*signal);
+    if (over_ && state_.culprit(Clock::now())) stop_remotes();
     while (const auto signal = state_.signal_due(Clock::now()))
       if (signal == SIGKILL) set_.signal_all(SIGKILL);  // the gentle signal went through the pipes
   }
@@ -133,12 +166,21 @@ class Terminal {
       answered_[host] = true;
       const bool to_stderr = event.stream == proc::Stream::err;
       const std::string prefix = host == 0 ? "" : hosts_[host].host + ": ";
-      console_.write(event.process * 2 + (to_stderr ? 1 : 0), to_stderr, prefix, event.bytes);
+      const std::string bytes = to_stderr ? without_progress(host, event.bytes) : event.bytes;
+      console_.write(event.process * 2 + (to_stderr ? 1 : 0), to_stderr, prefix, bytes);
     } else if (event.kind == proc::Event::Kind::exited) {
       note_exit(host, event);
     } else if (event.kind == proc::Event::Kind::finished) {
       state_.finished(event.process);
     }
+  }
+
+  // Node 0 knows how far all ranks are, and this terminal shows it. In an elastic job another host may become node 0; the
+  // other launchers relay only the end, an empty line.
+  std::string without_progress(size_t host, std::string_view bytes) {
+    return relayed_[host].take_out(bytes, [this, host](const std::string& text) {
+      if (host == 0 || !text.empty()) line_.show(printable(text));
+    });
   }
 
   void note_exit(size_t host, const proc::Event& event) {
@@ -148,7 +190,24 @@ class Terminal {
     if (ssh_failed)
       console_.say(fmt::format("trireme: error: ssh to {} failed; check that `ssh {} true` works without a password",
                                hosts_[host].host, hosts_[host].host));
+    const bool never_began = ssh_failed && !answered_[host];
+    if (elastic_ && host != 0 && !never_began)
+      return;  // the others may go on without it; node 0 knows how the job ends
+    over_ = true;
     if (code_ == 0) code_ = code;
+  }
+
+  void handle_signal(int signal) {
+    if (proc::asks_to_end(signal)) return interrupt(signal);
+    if (signal != SIGTSTP) return send(signal);
+    send(SIGSTOP);
+    console_.show_status("");
+    proc::stop_this_process();
+    send(SIGCONT);
+  }
+
+  void send(int signal) {
+    for (const UniqueFd& input : inputs_) write_all(input.get(), std::string(1, byte_of_signal(signal)));
   }
 
   void interrupt(int signal) {
@@ -156,7 +215,7 @@ class Terminal {
     if (request_.log_level <= LogLevel::info)
       console_.say(fmt::format("trireme: {}: passed on to all {} hosts; a second signal kills them",
                                signal_name(signal), hosts_.size()));
-    for (const UniqueFd& input : inputs_) write_all(input.get(), signal == SIGINT ? "I" : "T");
+    send(signal);
     for (size_t i = 0; i < hosts_.size(); ++i)
       if (!answered_[i]) set_.signal(static_cast<int>(i), SIGTERM);  // still connecting: the pipe is not read yet
   }
@@ -166,10 +225,14 @@ class Terminal {
     state_.stop(SIGTERM, Clock::now());
   }
 
-  const Request& request_;
+  const Request request_;
   const std::vector<HostSlots>& hosts_;
-  proc::SignalGate signals_;
+  const bool elastic_ = elastic_rules(request_).on;
+  bool over_ = false;  // a launcher has ended whose end is the job's
+  proc::SignalGate signals_{launcher_signals()};
   proc::Console console_;
+  LiveLine line_{console_, request_};
+  std::vector<RelayedLine> relayed_ = std::vector<RelayedLine>(hosts_.size());
   JobState state_;
   proc::ProcessSet set_;
   std::vector<UniqueFd> inputs_;
@@ -196,6 +259,18 @@ std::string remote_command_line(const Request& request, size_t index, const std:
   return fmt::format("cd {} && exec {}", shell_word(directory), show_words(words));
 }
 
+char byte_of_signal(int signal) {
+  for (const auto& [number, byte] : kSignalBytes)
+    if (number == signal) return byte;
+  return kSignalBytes[0].second;
+}
+
+int signal_of_byte(char wanted) {
+  for (const auto& [number, byte] : kSignalBytes)
+    if (byte == wanted) return number;
+  return kSignalBytes[0].first;
+}
+
 int run_over_ssh(const Request& request) {
   return Terminal(request).run();
 }
@@ -204,13 +279,16 @@ TerminalWatch::TerminalWatch(int end_of_input) {
   if (end_of_input < 0) return;
   stop_ = make_pipe();
   thread_ = start_quiet_thread("the terminal watch", [end_of_input, stop = stop_.first.get()] {
-    pollfd entries[2] = {{end_of_input, POLLIN, 0}, {stop, POLLIN, 0}};
-    while (::poll(entries, 2, -1) < 0) {
+    for (;;) {
+      pollfd entries[2] = {{end_of_input, POLLIN, 0}, {stop, POLLIN, 0}};
+      if (::poll(entries, 2, -1) < 0) continue;
+      if (entries[1].revents) return;
+      char byte = 0;
+      const int signal = ::read(end_of_input, &byte, 1) == 1 ? signal_of_byte(byte) : SIGTERM;
+      if (signal == SIGSTOP || signal == SIGCONT) continue;  // for workers, and there is none yet
+      ::kill(::getpid(), signal);
+      return;
     }
-    if (entries[1].revents) return;
-    char byte = 0;
-    [[maybe_unused]] const ssize_t size = ::read(end_of_input, &byte, 1);
-    ::kill(::getpid(), byte == 'I' ? SIGINT : SIGTERM);
   });
 }
 

@@ -5,7 +5,7 @@
 //            └─ ssh ── launcher on host b ── workers
 //
 // The pipe to each remote launcher's standard input carries the job's token as its first line, then a byte for each
-// signal ('I' or 'T'). When it ends, the terminal is gone, and the remote launcher stops its part of the job.
+// signal. When it ends, the terminal is gone, and the remote launcher stops its part of the job.
 #pragma once
 
 #include <optional>
@@ -25,6 +25,10 @@ int run_over_ssh(const Request& request);
 /// What is executed on the host with number `index`, as one line for its shell. Pure.
 std::string remote_command_line(const Request& request, size_t index, const std::string& program,
                                 const std::string& directory);
+
+/// The byte that stands for a signal in the pipe, and back. What is not in the list ends the job, as SIGTERM does.
+char byte_of_signal(int signal);
+int signal_of_byte(char byte);
 
 /// The other side of the pipe, in the remote launcher (--ssh_child).
 struct SshChild {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "trireme/core/error.h"
+#include "trireme/core/manual.h"
 #include "trireme/core/option_help.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/options/option_table.h"
@@ -94,22 +95,42 @@ std::string topic_text(const TopicInfo& info) {
          notes_of(info.topic) + variables_of(info.topic);
 }
 
+constexpr const char* kUsage = "trireme launch [options] PROGRAM [args]";
+constexpr const char* kAbout =
+    "Starts PROGRAM once for each GPU (or -n times), on one machine or many, watches it, and stops all\n"
+    "processes when one fails. PROGRAM is any executable; *.py runs with python3.\n";
+constexpr const char* kExamples =
+    "  trireme launch -n 2 ./train --epochs 10                         two processes here\n"
+    "  trireme launch --gpus 0,1 ./train                               one process on each of two GPUs\n"
+    "  trireme launch --ips 10.0.0.1,10.0.0.2 --gpus 0,1 ./train       on both machines: four processes\n"
+    "  trireme launch --dashboard 8080 -n 2 ./train                    a web page of the running job\n";
+
 std::string overview() {
-  std::string text =
-      "usage: trireme launch [options] PROGRAM [args]\n\n"
-      "Starts PROGRAM once for each GPU (or -n times), on one machine or many, watches it, and stops all\n"
-      "processes when one fails. PROGRAM is any executable; *.py runs with python3.\n\n"
-      "options used most:\n";
-  for (const char* name : {"-n", "--gpus", "--ips", "--nnodes", "--master", "--log_dir", "--max_restart", "--dry_run"})
+  std::string text = fmt::format("usage: {}\n\n{}\noptions used most:\n", kUsage, kAbout);
+  for (const char* name :
+       {"-n", "--gpus", "--ips", "--nnodes", "--master", "--log_dir", "--dashboard", "--max_restart", "--dry_run"})
     text += option_text(*find_option(name));
-  text +=
-      "\nexamples:\n"
-      "  trireme launch -n 2 ./train --epochs 10                         two processes here\n"
-      "  trireme launch --gpus 0,1 ./train                               one process on each of two GPUs\n"
-      "  trireme launch --ips 10.0.0.1,10.0.0.2 --gpus 0,1 ./train       on both machines: four processes\n"
-      "\nmore options: trireme launch --help TOPIC\n";
+  text += fmt::format("\nexamples:\n{}\nmore options: trireme launch --help TOPIC\n", kExamples);
   for (const TopicInfo& info : topics()) text += wrapped("  " + info.name, 14, info.about);
   return text + wrapped("  all", 14, "everything");
+}
+
+// Each topic is a section.
+std::string launch_manual() {
+  Manual page("trireme launch", "start a program as many processes, on one machine or several");
+  page.section("SYNOPSIS");
+  page.lines(kUsage);
+  page.section("DESCRIPTION");
+  page.lines(kAbout);
+  for (const TopicInfo& info : topics()) {
+    page.section(fmt::format("OPTIONS: {}", info.about));
+    for (const Option& option : option_table())
+      if (option.topic == info.topic && option.support == Support::full) page.option(option);
+    page.lines(notes_of(info.topic) + variables_of(info.topic));
+  }
+  page.section("EXAMPLES");
+  page.lines(kExamples);
+  return page.text();
 }
 
 }  // namespace
@@ -126,6 +147,7 @@ const std::vector<std::string>& help_topics() {
 std::string launch_help(std::string_view topic) {
   if (topic.empty()) return overview();
   if (topic == kMarkdown) return options_markdown();
+  if (topic == kManual) return launch_manual();
   std::string everything;
   for (const TopicInfo& info : topics()) {
     if (topic == info.name) return topic_text(info);

@@ -13,8 +13,8 @@ namespace trireme::launch {
 /// The topics of `trireme launch --help TOPIC`, without "all".
 const std::vector<std::string>& help_topics();
 
-/// "" is the overview, "all" every topic in turn, kMarkdown options_markdown(). Throws UsageError with a spelling hint
-/// for an unknown topic.
+/// "" is the overview, "all" every topic in turn, kMarkdown options_markdown(), kManual the page for `man`. Throws
+/// UsageError with a spelling hint for an unknown topic.
 std::string launch_help(std::string_view topic);
 
 /// Every option as Markdown tables by topic; docs/launch.md contains exactly this.

@@ -50,6 +50,18 @@ TEST(Help, AllIsEveryTopic) {
   for (const std::string& topic : help_topics()) EXPECT_THAT(all, HasSubstr(launch_help(topic)));
 }
 
+TEST(Help, ThePageForManHasEveryOptionThatMayBeGiven) {
+  const std::string page = launch_help(kManual);
+  EXPECT_THAT(page, testing::StartsWith(".TH \"TRIREME-LAUNCH\" 1"));
+  EXPECT_THAT(page, HasSubstr("\\fB\\-\\-hang_timeout\\fR \\fITIME\\fR\n"));
+  for (const Option& option : option_table()) {
+    if (option.topic == Topic::internal || option.support != Support::full) continue;
+    std::string name = "\\fB";
+    for (const char c : option.names[0]) name += c == '-' ? "\\-" : std::string(1, c);
+    EXPECT_THAT(page, HasSubstr(name + "\\fR")) << option.names[0];
+  }
+}
+
 TEST(Help, UnknownTopicsGetAHint) {
   EXPECT_THAT([] { launch_help("node"); }, testing::ThrowsMessage<UsageError>(HasSubstr("did you mean nodes?")));
   EXPECT_THAT([] { launch_help("./train"); }, testing::ThrowsMessage<UsageError>(HasSubstr("topics are processes")));

@@ -119,10 +119,12 @@ TEST(OptionCheck, NodesAndRank) {
                   {{"--job_id", ""}, {"empty"}}});
 }
 
-TEST(OptionCheck, ElasticIsNotYetThere) {
-  expect_refused({{{"--nnodes", "2:4", "--master", "h:1"}, {"elastic membership is not in this release", "--nnodes 4"}},
-                  {{"--elastic_level", "1"}, {"--elastic_level 1", "elastic membership is not in this release"}},
-                  {{"--elastic_level", "9"}, {"--elastic_level 9", "from -1 to 2"}}});
+TEST(OptionCheck, Elastic) {
+  expect_refused({{{"--nnodes", "4:2", "--master", "h:1"}, {"the smallest number comes first", "2:4"}},
+                  {{"--nnodes", "2:", "--master", "h:1"}, {"--nnodes 2:", "MIN:MAX"}},
+                  {{"--nnodes", "2:4", "--ips", "a,b"}, {"--nnodes 2:4 contradicts --ips a,b", "2 machines"}},
+                  {{"--elastic_level", "2"}, {"--elastic_level 2", "from -1 to 1"}},
+                  {{"--elastic_timeout", "x"}, {"--elastic_timeout x"}}});
 }
 
 TEST(OptionCheck, SlotsAndTotals) {
@@ -194,10 +196,9 @@ TEST(OptionCheck, UnsupportedOptionsSayWhy) {
   for (const char* name : {"--servers", "--trainers", "--trainer_num", "--server-num", "--gloo_port", "--with_gloo"})
     expect_refused({{{name, "1"}, {name, "is not supported, because", "parameter servers", "--nnodes"}}});
   for (const char* name : {"--auto_parallel_config", "--auto_cluster_config", "--auto_tuner_json", "--legacy", "--xpus",
-                           "--npus", "--role", "--elastic_timeout", "--module", "-m", "--run-path", "--dashboard"})
+                           "--npus", "--role", "--module", "-m", "--run-path"})
     expect_refused({{{name, "1"}, {name, "is not supported, because"}}});
   expect_refused({{{"-m", "pkg"}, {"python3 -m MODULE"}},
-                  {{"--dashboard=8080"}, {"not in this release"}},
                   {{"--run_mode", "ps"}, {"--run_mode ps", "not supported, because"}},
                   {{"--run_mode", "ps-heter"}, {"not supported"}},
                   {{"--run_mode", "rpc"}, {"not supported"}},

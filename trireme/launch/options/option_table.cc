@@ -76,11 +76,10 @@ void add_wrap(Draft& draft, const Given& given) {
     throw UsageError("{}: rank {} is wrapped already; put both commands into one", given.shown(), rank);
 }
 
-void check_elastic_level(Draft&, const Given& given) {
-  if (int_value(given, -1, 2) >= 0)
-    throw UsageError(
-        "{}: elastic membership is not in this release; leave it out (--max_restart restarts a failed job)",
-        given.shown());
+void set_nodes(Draft& draft, const Given& given) {
+  const auto [min, max] = nodes_value(given);
+  draft.request.nodes = max;
+  draft.request.min_nodes = min < max ? min : 0;
 }
 
 void check_run_mode(Draft&, const Given& given) {
@@ -136,7 +135,7 @@ std::vector<Option> process_options() {
       Topic::processes,
       {Row({"--nproc_per_node", "-n"}, "N|gpu|cpu", "processes on each node (default: one per visible GPU, else 1)",
            into(&Request::processes, processes_value))
-           .from({"PADDLE_NPROC_PER_NODE"}),
+           .from({"PADDLE_NPROC_PER_NODE", "PET_NPROC_PER_NODE"}),
        Row({"--gpus", "--devices"}, "LIST",
            "GPUs to use, like 0,1: absolute ids or UUIDs that are visible here (default: all visible)",
            into(&Request::devices, devices_value))
@@ -150,9 +149,9 @@ std::vector<Option> process_options() {
 std::vector<Option> node_options() {
   return section(
       Topic::nodes,
-      {Row({"--nnodes"}, "N", "number of machines (default: 1, or the number of hosts given)",
-           into(&Request::nodes, nodes_value))
-           .from({"PADDLE_NNODES"})
+      {Row({"--nnodes"}, "N|MIN:MAX",
+           "number of machines, which may change from MIN to MAX (default: 1, or the number of hosts given)", set_nodes)
+           .from({"PADDLE_NNODES", "PET_NNODES"})
            .as(Role::cluster_shape),
        Row({"--ips"}, "LIST", "every machine, like 10.0.0.1,10.0.0.2, the same on each; trainer 0 is on the first",
            [](Draft& draft, const Given& given) { set_hosts(draft, ips_value(given), given); })
@@ -164,7 +163,7 @@ std::vector<Option> node_options() {
            .as(Role::meeting_place),
        Row({"--rank", "--node_rank"}, "N", "number of this machine, from 0 (default: found by itself)",
            into(&Request::node_rank, int_from(-1, 65535)))
-           .from({"PADDLE_RANK"})
+           .from({"PADDLE_RANK", "PET_NODE_RANK"})
            .as(Role::cluster_shape),
        Row({"--host", "--local_addr"}, "ADDRESS",
            "address by which the other machines reach this one (default: found by itself)",
@@ -202,7 +201,22 @@ std::vector<Option> log_options() {
        Row({"--log_level"}, "LEVEL", "the launcher's own messages: debug, info, warning, error or off (default: info)",
            set_log_level_of_request)
            .from({"TRIREME_LOG_LEVEL", "PADDLE_LOG_LEVEL"}),
+       Row({"--progress"}, "auto|on|off",
+           "show how far the job is. auto: one line on a terminal, not with --quiet; on: also elsewhere, a line every "
+           "10 s (default: auto)",
+           into(&Request::progress, progress_value))
+           .from({"TRIREME_PROGRESS"}),
        Row({"--quiet"}, "", "as --log_level error: no table at the start, nothing unless the job fails", set_quiet)});
+}
+
+std::vector<Option> page_options() {
+  return section(
+      Topic::logs,
+      {Row({"--dashboard"}, "[HOST:]PORT",
+           "show the running job on a web page of node 0; on other hosts than this machine it asks for a token",
+           into(&Request::dashboard, page_address_value)),
+       Row({"--trace"}, "steps=A:B", "write what all ranks do in the steps from A on, before B, to trace.json",
+           into(&Request::trace, [](const Given& given) { return parse_step_range(given.text, given.shown()); }))});
 }
 
 std::vector<Option> failure_options() {
@@ -211,11 +225,25 @@ std::vector<Option> failure_options() {
       {Row({"--max_restart", "--max_restarts"}, "N",
            "restart the job up to N times from its last checkpoint (default: 0)",
            into(&Request::max_restart, int_from(0, 1'000'000)))
-           .from({"PADDLE_MAX_RESTART"}),
+           .from({"PADDLE_MAX_RESTART", "PET_MAX_RESTARTS"}),
        Row({"--grace"}, "TIME", "between SIGTERM and SIGKILL, to save a checkpoint (default: 10s)",
            into(&Request::grace, duration_value)),
-       Row({"--elastic_level"}, "LEVEL", "elastic membership; only -1, off, is in this release", check_elastic_level)
-           .from({"PADDLE_ELASTIC_LEVEL"})});
+       Row({"--link_timeout"}, "TIME", "silence after which another machine counts as lost (default: 8s; from 1s)",
+           into(&Request::link_timeout, link_timeout_value)),
+       Row({"--hang_timeout"}, "TIME",
+           "when ranks have waited so long in a collective, or none has moved, say why, and end the job if it cannot "
+           "go "
+           "on (default: 60s; 0: off)",
+           into(&Request::hang_timeout, duration_value)),
+       Row({"--elastic_level"}, "-1|0|1",
+           "-1: the loss of a machine ends the job; 0: a machine whose process fails leaves, the others go on; 1: the "
+           "job restarts on all (default: 1 with MIN:MAX or --max_restart, else -1)",
+           [](Draft& draft, const Given& given) { draft.request.elastic_level = elastic_level_value(given); })
+           .from({"PADDLE_ELASTIC_LEVEL"}),
+       Row({"--elastic_timeout"}, "TIME",
+           "how long an elastic job waits for more machines, or for one in place of a lost one (default: 30s)",
+           into(&Request::elastic_timeout, duration_value))
+           .from({"PADDLE_ELASTIC_TIMEOUT"})});
 }
 
 std::vector<Option> debug_options() {
@@ -244,14 +272,18 @@ std::vector<Option> peer_options() {
            [](Draft& draft, const Given& given) { draft.total = int_value(given, 1, 1'000'000'000); }),
        Row({"--rdzv_endpoint"}, "HOST:PORT", "torchrun: as --master",
            [](Draft& draft, const Given& given) { draft.rdzv_endpoint = given.text; })
+           .from({"PET_RDZV_ENDPOINT"})
            .as(Role::meeting_place),
        Row({"--rdzv_backend"}, "NAME", "torchrun: c10d and static are one here; etcd as --master etcd://",
-           set_rdzv_backend),
+           set_rdzv_backend)
+           .from({"PET_RDZV_BACKEND"}),
        Row({"--master_addr"}, "HOST", "torchrun: host of --master (default: 127.0.0.1)",
            [](Draft& draft, const Given& given) { draft.master_addr = parse_host(given.text, given.shown()); })
+           .from({"PET_MASTER_ADDR"})
            .as(Role::meeting_place),
        Row({"--master_port"}, "PORT", "torchrun: port of --master (default: 29500)",
-           [](Draft& draft, const Given& given) { draft.master_port = port_value(given); }),
+           [](Draft& draft, const Given& given) { draft.master_port = port_value(given); })
+           .from({"PET_MASTER_PORT"}),
        Row({"--standalone"}, "", "torchrun: this machine alone, whatever the variables say",
            [](Draft& draft, const Given& given) { draft.standalone = bool_value(given); }),
        Row({"--no_python"}, "", "torchrun: execute a *.py file itself instead of giving it to python3",
@@ -292,18 +324,15 @@ std::vector<Option> refused_options() {
                "Trireme does data parallel training and plans nothing else; leave it out"),
        refused({"--legacy"}, "there is one launcher; leave it out"),
        refused({"--xpus", "--npus"}, "Trireme knows NVIDIA GPUs and CPUs; use --gpus, or -n for the CPU"),
-       refused({"--elastic_timeout"}, "elastic membership is not in this release; leave it out")
-           .from({"PADDLE_ELASTIC_TIMEOUT"}),
        refused({"--role"}, "all workers have the same role; leave it out"),
        refused({"--module", "-m"}, "PROGRAM is an executable; write: trireme launch [options] python3 -m MODULE"),
-       refused({"--run_path"}, "PROGRAM is an executable; write: trireme launch [options] python3 SCRIPT"),
-       refused({"--dashboard"}, "the status page is not in this release; --tee all shows every rank's output")});
+       refused({"--run_path"}, "PROGRAM is an executable; write: trireme launch [options] python3 SCRIPT")});
 }
 
 std::vector<Option> make_table() {
   std::vector<Option> table;
-  for (auto part : {process_options, node_options, log_options, failure_options, debug_options, internal_options,
-                    peer_options, ignored_options, refused_options})
+  for (auto part : {process_options, node_options, log_options, page_options, failure_options, debug_options,
+                    internal_options, peer_options, ignored_options, refused_options})
     for (const Option& option : part()) table.push_back(option);
   return table;
 }

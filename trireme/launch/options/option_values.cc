@@ -70,7 +70,7 @@ std::string processes_value(const Given& given) {
   return std::to_string(*number);
 }
 
-int nodes_value(const Given& given) {
+std::pair<int, int> nodes_value(const Given& given) {
   constexpr int kMaxNodes = 65536;
   const size_t colon = given.text.find(':');
   const std::string_view text = given.text;
@@ -78,10 +78,11 @@ int nodes_value(const Given& given) {
   const auto max = colon == std::string::npos ? min : parse_int(text.substr(colon + 1), 1, kMaxNodes);
   if (!min || !max) throw UsageError("{}: must be a whole number from 1 to {}, or MIN:MAX", given.shown(), kMaxNodes);
   if (*min > *max) throw UsageError("{}: the smallest number comes first; write {}:{}", given.shown(), *max, *min);
-  if (*min < *max)
-    throw UsageError("{}: elastic membership is not in this release; write a fixed number: --nnodes {}", given.shown(),
-                     *max);
-  return static_cast<int>(*max);
+  return {static_cast<int>(*min), static_cast<int>(*max)};
+}
+
+int elastic_level_value(const Given& given) {
+  return int_value(given, -1, 1, "-1: the loss of a machine ends the job; 0: a failing machine leaves; 1: it restarts");
 }
 
 std::vector<std::string> devices_value(const Given& given) {
@@ -116,8 +117,22 @@ std::vector<HostSlots> ips_value(const Given& given) {
   return ips;
 }
 
+std::chrono::milliseconds link_timeout_value(const Given& given) {
+  const auto time = duration_value(given);
+  if (time < std::chrono::seconds(1)) throw UsageError("{}: must be 1s or more", given.shown());
+  return time;
+}
+
 uint16_t port_value(const Given& given, uint16_t low) {
   return static_cast<uint16_t>(int_value(given, low, 65535));
+}
+
+Endpoint page_address_value(const Given& given) {
+  constexpr int kMaxPort = 65535;
+  const std::string_view text = given.text;
+  if (const auto port = parse_int(text, 0, kMaxPort)) return {"127.0.0.1", static_cast<uint16_t>(*port)};
+  if (text.ends_with(":0")) return parse_endpoint(text.substr(0, text.size() - 2), given.source, 0);
+  return parse_endpoint(text, given.source);
 }
 
 Bind bind_value(const Given& given) {
@@ -125,6 +140,13 @@ Bind bind_value(const Given& given) {
   if (given.text == "core") return Bind::core;
   if (given.text == "numa") return Bind::numa;
   throw UsageError("{}: must be none, core or numa", given.shown());
+}
+
+Progress progress_value(const Given& given) {
+  if (given.text == "auto") return Progress::automatic;
+  if (given.text == "on") return Progress::on;
+  if (given.text == "off") return Progress::off;
+  throw UsageError("{}: must be auto, on or off", given.shown());
 }
 
 void set_tee(const Given& given, Request& request) {

@@ -1,10 +1,12 @@
 #include "trireme/launch/options/options.h"
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/launch/clusters/cluster.h"
 #include "trireme/launch/options/option_table.h"
 #include "trireme/launch/worker_environment.h"
 
@@ -68,6 +70,36 @@ void read_variables(const Environment& variables, Draft& draft) {
         use_variable(option, Given{name, *value}, draft);
 }
 
+// Whether the user has said which machines there are, or that there is this one alone.
+bool names_machines(const Draft& draft) {
+  return draft.standalone || draft.request.ssh_child || !draft.request.hosts.empty() || draft.request.nodes == 1;
+}
+
+bool meets_somewhere(const Draft& draft) {
+  const std::vector<Option>& table = option_table();
+  return std::any_of(table.begin(), table.end(), [&](const Option& option) {
+    return option.role == Role::meeting_place && draft.has(option.names.front());
+  });
+}
+
+// The scheduler that started this launcher knows the machines. What the user says comes first.
+void read_cluster(const Environment& variables, Draft& draft) {
+  if (is_worker(variables) || names_machines(draft)) return;
+  if (is_indexed_pod(variables) && !draft.has("--nnodes")) {
+    draft.notices.emplace_back(
+        LogLevel::warning,
+        "[launch] this is a pod of an indexed Job, which does not say how many there are, and trains "
+        "alone; give --nnodes to train together, or --standalone");
+    return;
+  }
+  const bool have_a_place = meets_somewhere(draft);
+  for (const auto& [name, value] : cluster_options(variables)) {
+    const Option& option = *find_option(name);
+    const bool needed = option.role == Role::meeting_place ? !have_a_place : !draft.has(name);
+    if (needed) use_variable(option, value, draft);
+  }
+}
+
 // A launcher in a worker of another job: the folder of that job is in use, so each worker gets one of its own in it.
 void settle_folder(const Environment& variables, Draft& draft) {
   if (!is_worker(variables) || draft.has("--log_dir")) return;
@@ -77,6 +109,11 @@ void settle_folder(const Environment& variables, Draft& draft) {
 
 }  // namespace
 
+std::string Request::nodes_text() const {
+  const int most = nodes.value_or(1);
+  return min_nodes > 0 ? fmt::format("{}:{}", min_nodes, most) : std::to_string(most);
+}
+
 Request parse_launch(const std::vector<std::string>& args, const Environment& variables, const std::string& command) {
   Draft draft;
   CommandLine line = parse_command_line(syntax_for(command, draft), args);
@@ -84,6 +121,7 @@ Request parse_launch(const std::vector<std::string>& args, const Environment& va
   if (draft.request.help_topic) return std::move(draft.request);
   draft.request.command = std::move(line.operands);
   read_variables(variables, draft);
+  read_cluster(variables, draft);
   settle_folder(variables, draft);
   settle(draft);
   for (const auto& [level, text] : draft.notices)

@@ -273,8 +273,20 @@ TEST(OptionVariables, StandInForOptions) {
   EXPECT_EQ(request.max_restart, 4);
 }
 
-TEST(OptionVariables, ARefusedOptionIsRefusedAsAVariableToo) {
-  EXPECT_THROW(parse_launch({"x"}, {{"PADDLE_ELASTIC_TIMEOUT", "9"}}), UsageError);
+TEST(OptionVariables, ElasticJobsOfPaddleAndTorchrun) {
+  const Request request = parse(
+      {"--master", "h:1"}, {{"PADDLE_NNODES", "2:4"}, {"PADDLE_ELASTIC_LEVEL", "1"}, {"PADDLE_ELASTIC_TIMEOUT", "9"}});
+  EXPECT_EQ(request.nodes_text(), "2:4");
+  EXPECT_EQ(request.fewest_nodes(), 2);
+  EXPECT_EQ(request.elastic_level, 1);
+  EXPECT_EQ(request.elastic_timeout, milliseconds(9000));
+  EXPECT_EQ(parse({"--rdzv-endpoint", "h:1"}, {{"PET_NNODES", "1:3"}}).nodes_text(), "1:3");
+}
+
+TEST(Options, AFixedNumberOfNodesIsNoRange) {
+  EXPECT_EQ(parse({"--nnodes", "3", "--master", "h:1"}).nodes_text(), "3");
+  EXPECT_EQ(parse({"--nnodes", "3:3", "--master", "h:1"}).min_nodes, 0);
+  EXPECT_EQ(parse({"--ips", "a,b"}).fewest_nodes(), 2);
 }
 
 TEST(OptionVariables, AnEmptyOneIsNone) {

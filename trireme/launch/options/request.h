@@ -12,6 +12,7 @@
 
 #include "trireme/core/log.h"
 #include "trireme/core/net.h"
+#include "trireme/launch/live/step_range.h"
 
 namespace trireme::launch {
 
@@ -21,6 +22,9 @@ inline constexpr uint16_t kEtcdPort = 2379;  // where etcd listens unless told o
 inline constexpr int kMaxProcesses = 65536;
 
 enum class Bind { none, core, numa };
+
+/// The line that says how far the job is. automatic: on a terminal, unless --quiet.
+enum class Progress { automatic, on, off };
 
 /// One part of `--ips` or `-H host:slots`, or one line of a hostfile.
 struct HostSlots {
@@ -36,7 +40,8 @@ struct Request {
   std::optional<std::vector<std::string>> devices = {};  // --gpus: absolute ids as written
   std::string devices_name = "--gpus";                   // what messages call them
   std::optional<std::string> processes = {};             // --nproc_per_node: a number, "gpu", "cpu" or "auto"
-  std::optional<int> nodes = {};                         // --nnodes; parse_launch() always sets it
+  std::optional<int> nodes = {};                         // --nnodes: N or MAX; parse_launch() always sets it
+  int min_nodes = 0;                                     // --nnodes MIN:MAX; 0: as many as `nodes`
   std::vector<HostSlots> hosts = {};                     // --ips, --hostfile, -H
   std::optional<Endpoint> master = {};                   // --master host:port
   std::optional<Endpoint> etcd = {};                     // --master etcd://host:port
@@ -50,7 +55,10 @@ struct Request {
   // names and places
   std::string job_id = "default";
   std::string log_dir = "log";
+  std::optional<Endpoint> dashboard = {};  // --dashboard: where node 0 serves its page
+  std::optional<StepRange> trace = {};     // --trace
   LogLevel log_level = LogLevel::info;
+  Progress progress = Progress::automatic;  // --progress
   bool log_overwrite = false;
 
   // --tee: the local ranks whose output the console shows
@@ -60,13 +68,21 @@ struct Request {
   // time
   std::chrono::milliseconds grace{10'000};
   std::chrono::milliseconds join_timeout{600'000};
+  std::chrono::milliseconds link_timeout = kLinkTimeout;
+  std::chrono::milliseconds hang_timeout{60'000};  // 0: ranks are not watched
+  std::chrono::milliseconds elastic_timeout{30'000};
   int max_restart = 0;
+  std::optional<int> elastic_level = {};  // --elastic_level
 
   std::vector<std::pair<std::string, std::string>> environment = {};  // --env
   std::map<int, std::string> wrap = {};                               // --wrap RANK:CMD
   bool dry_run = false;
   bool check_only = false;  // --check_only: meet, measure the way between the nodes, start nothing
   bool no_python = false;   // --no-python: *.py is executed as it is
+
+  int fewest_nodes() const { return min_nodes > 0 ? min_nodes : nodes.value_or(1); }
+  /// "3", or "2:4" as --nnodes writes it.
+  std::string nodes_text() const;
 };
 
 }  // namespace trireme::launch

@@ -56,19 +56,24 @@ std::string evidence_text(const Diagnosis& diagnosis) {
   return text;
 }
 
-std::string culprit_text(const WorkerEnding& worker, const Painter& paint) {
-  const Diagnosis diagnosis = diagnose(worker);
-  std::string text =
-      paint.bad(fmt::format("Rank {} on {}{} {}", worker.rank, printable(worker.host),
-                            worker.awaited_by.empty() ? " failed first:" : "", printable(diagnosis.words)));
-  text += fmt::format("\n  pid {}, local rank {}, after {:.1f} s\n", worker.pid, worker.local_rank, worker.seconds);
-  text += evidence_text(diagnosis);
-  text += last_lines_text(worker, paint);
+std::string log_text(const WorkerEnding& worker, const Diagnosis& diagnosis, const Painter& paint) {
+  std::string text;
   if (!worker.log.empty()) text += fmt::format("  {} {}\n", paint.strong("Log:"), printable(worker.log));
   if (!diagnosis.advice.empty()) text += fmt::format("  {} {}\n", paint.strong("Next step:"), diagnosis.advice);
   return text;
 }
 
+// A hanging one without a process id: a rank of another node, whose launcher knows its last lines.
+std::string culprit_text(const WorkerEnding& worker, const Painter& paint) {
+  const Diagnosis diagnosis = diagnose(worker);
+  std::string text = paint.bad(fmt::format("Rank {} on {}{} {}", worker.rank, printable(worker.host),
+                                           worker.awaited_by.empty() && worker.hang.empty() ? " failed first:" : "",
+                                           printable(diagnosis.words)));
+  if (worker.pid == 0 && !worker.hang.empty())
+    return text + "\n" + evidence_text(diagnosis) + log_text(worker, diagnosis, paint);
+  text += fmt::format("\n  pid {}, local rank {}, after {:.1f} s\n", worker.pid, worker.local_rank, worker.seconds);
+  return text + evidence_text(diagnosis) + last_lines_text(worker, paint) + log_text(worker, diagnosis, paint);
+}
 std::string ending_of_job(const JobResult& result) {
   const std::string reason = result.reason.empty() ? "" : ": " + printable(result.reason);
   return (result.outcome == Outcome::interrupted ? "was interrupted" : "failed") + reason;
@@ -138,7 +143,22 @@ std::string failure_screen(const JobResult& result, bool colour) {
   return rule + head(result, paint) + others_text(result) + fmt::format("Exit code {}\n", result.exit_code) + rule;
 }
 
+void blame(WorkerEnding& worker, const std::string& hang, const std::string& advice,
+           const std::vector<std::string>& details) {
+  worker.unkillable = false;
+  worker.stopped = true;
+  worker.hang = hang;
+  worker.hang_advice = advice;
+  worker.hang_details = details;
+}
+
 Diagnosis diagnose(const WorkerEnding& worker) {
+  if (!worker.hang.empty()) {
+    Diagnosis hang{
+        .cause = "hang", .words = worker.hang, .advice = worker.hang_advice, .evidence = worker.hang_details};
+    if (!worker.awaited_by.empty()) hang.cause = "late";
+    return hang;
+  }
   if (worker.awaited_by.empty()) return diagnose(worker.ending, worker.last_lines);
   return {.cause = "ended_early",
           .words = fmt::format("ended with exit code 0 while {} waited for it in {}", ranks_words(worker.awaited_by),
@@ -146,25 +166,6 @@ Diagnosis diagnose(const WorkerEnding& worker) {
           .advice =
               "All ranks must make the same calls: look for a return, an exit or a shorter loop that only this "
               "rank takes."};
-}
-
-std::string ranks_words(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", rank_list(ranks));
-}
-
-std::string rank_list(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::vector<std::string> parts;
-  for (size_t first = 0; first < ranks.size();) {
-    size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (last == first)
-      parts.push_back(std::to_string(ranks[first]));
-    else
-      parts.push_back(fmt::format("{}{}{}", ranks[first], last == first + 1 ? ", " : "-", ranks[last]));
-    first = last + 1;
-  }
-  return join(parts, ", ");
 }
 
 }  // namespace trireme::launch

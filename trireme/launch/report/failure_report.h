@@ -33,13 +33,33 @@ struct WorkerEnding {
   // It ended with exit code 0 although other ranks needed it: which ones waited for it, and in which operation.
   std::vector<int> awaited_by{};
   std::string awaited_in{};
+  // The job was ended because it hung, and this rank is the cause: in words, with advice; what every rank did; and the
+  // stack of this one. With `awaited_by`: because those ranks gave up waiting for it.
+  std::string hang{};
+  std::string hang_advice{};
+  std::vector<std::string> hang_details{};
   bool operator==(const WorkerEnding&) const = default;
 };
+
+/// The same, of a rank that the launcher ended because of this.
+void blame(WorkerEnding& worker, const std::string& hang, const std::string& advice,
+           const std::vector<std::string>& details);
 
 /// Why it ended: diagnose() of its exit status and its lines, and whether others waited for it.
 Diagnosis diagnose(const WorkerEnding& worker);
 
 enum class Outcome { success, failure, interrupted };
+/// "success", "failure" or "interrupted".
+const char* word_of(Outcome outcome);
+
+/// The nodes of one attempt at a job whose nodes may change.
+struct Membership {
+  int attempt = 0;
+  std::vector<std::string> hosts;  // in node order
+  int ranks = 0;
+  std::string why;  // what ended the attempt before it; empty for the first
+  std::chrono::system_clock::time_point since;
+};
 
 struct JobResult {
   using Time = std::chrono::system_clock::time_point;
@@ -53,6 +73,7 @@ struct JobResult {
   Time started;
   Time ended;
   int restarts = 0;
+  std::vector<Membership> memberships = {};  // by attempt; of a job that is not elastic, the first alone
 };
 
 /// Which rank failed first, where, how in words, its last lines, its log, what to do next; then the others in few
@@ -61,11 +82,6 @@ std::string failure_screen(const JobResult& result, bool colour);
 
 /// The same for machines. Always valid JSON in UTF-8, whatever bytes the workers wrote.
 std::string result_json(const JobResult& result);
-
-/// "rank 1", "ranks 0, 2-7".
-std::string ranks_words(const std::vector<int>& ranks);
-/// "0, 2-7" of {0, 2, 3, 4, 5, 6, 7}.
-std::string rank_list(std::vector<int> ranks);
 
 /// For the way between nodes.
 std::string to_json(const WorkerEnding& worker);

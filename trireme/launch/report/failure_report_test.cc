@@ -7,6 +7,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/launch/report/outcome.h"
 
 namespace trireme::launch {
 namespace {
@@ -73,11 +74,48 @@ TEST(FailureScreen, ARankThatEndedEarlyIsTheHeadline) {
   EXPECT_EQ(worker_ending_from_json(to_json(early)), early);
 }
 
-TEST(RankList, RangesAndSingles) {
-  EXPECT_EQ(rank_list({7, 2, 3, 4, 0, 5, 6}), "0, 2-7");
-  EXPECT_EQ(rank_list({1, 2}), "1, 2");
-  EXPECT_EQ(rank_list({3}), "3");
-  EXPECT_EQ(rank_list({}), "");
+TEST(FailureScreen, ARankThatMadeTheJobHangIsTheHeadline) {
+  WorkerEnding culprit = stopped(1, SIGKILL);
+  culprit.hang = "is stopped while rank 0 waits for it in all_reduce #17";
+  culprit.hang_advice = "Let it go on.";
+  culprit.hang_details = {"rank 0 waits", "stack of rank 1:"};
+  const JobResult result = failure({stopped(0), culprit});
+  const std::string screen = failure_screen(result, false);
+  EXPECT_TRUE(contains(screen, "Rank 1 on hosta is stopped while rank 0 waits for it in all_reduce #17\n")) << screen;
+  EXPECT_TRUE(contains(screen, "  > rank 0 waits\n  > stack of rank 1:\n")) << screen;
+  EXPECT_TRUE(contains(screen, "Let it go on.")) << screen;
+  EXPECT_TRUE(contains(screen, "rank 0: stopped because of rank 1")) << screen;
+  const auto found = json::parse(result_json(result));
+  EXPECT_EQ(found.at("culprit").at("cause"), "hang");
+  EXPECT_EQ(found.at("culprit").at("details"), json::array({"rank 0 waits", "stack of rank 1:"}));
+  EXPECT_EQ(worker_ending_from_json(to_json(culprit)), culprit);
+  EXPECT_EQ(JobOutcome::of_culprit(culprit).exit_code, exit_code::kHang);
+}
+
+// The JSON library would make any int of it.
+TEST(JobOutcome, ANumberThatIsNotWholeIsRefused) {
+  std::string text = to_json(JobOutcome::abort("no disk", 71));
+  EXPECT_EQ(outcome_from_json(text).exit_code, 71);
+  text.replace(text.find("71"), 2, "1e100");
+  EXPECT_THROW(outcome_from_json(text), PeerError);
+}
+
+TEST(FailureScreen, ARankThatWasLateOnAnotherNodeIsTheHeadline) {
+  WorkerEnding late{.rank = 1, .host = "hostb", .log = "/b/workerlog.0"};
+  late.awaited_by = {0, 2};
+  late.awaited_in = "all_reduce";
+  blame(late, "is running while ranks 0, 2 wait for it; ranks 0, 2 gave up", "Give them more time.",
+        {"rank 1: running"});
+  const JobResult result = failure({worker(0), late});
+  const std::string screen = failure_screen(result, false);
+  EXPECT_TRUE(contains(screen,
+                       "Rank 1 on hostb is running while ranks 0, 2 wait for it; ranks 0, 2 gave up\n"
+                       "  > rank 1: running\n  Log: /b/workerlog.0\n  Next step: Give them more time.\n"))
+      << screen;
+  const auto culprit = json::parse(result_json(result)).at("culprit");
+  EXPECT_EQ(culprit.at("cause"), "late");
+  EXPECT_EQ(culprit.at("awaited_by"), json::array({0, 2}));
+  EXPECT_EQ(JobOutcome::of_culprit(late).exit_code, exit_code::kPeer);
 }
 
 TEST(FailureScreen, SaysItAll) {
@@ -178,11 +216,18 @@ TEST(FailureScreen, ACulpritThatIsNotListedDoesNoHarm) {
 TEST(ResultJson, SaysTheSame) {
   JobResult result = failure({stopped(0), failed(1, 7, {"bad thing"})});
   result.restarts = 2;
+  result.memberships = {{.attempt = 0, .hosts = {"a", "b"}, .ranks = 4, .why = "", .since = result.started},
+                        {.attempt = 3, .hosts = {"a\x01"}, .ranks = 2, .why = "lost b", .since = result.ended}};
   const json object = json::parse(result_json(result));
   EXPECT_EQ(object.at("job_id"), "night");
   EXPECT_EQ(object.at("outcome"), "failure");
   EXPECT_EQ(object.at("exit_code"), 7);
   EXPECT_EQ(object.at("restarts"), 2);
+  EXPECT_EQ(object.at("memberships").at(0).at("nodes"), json({"a", "b"}));
+  EXPECT_EQ(object.at("memberships").at(1).at("attempt"), 3);
+  EXPECT_EQ(object.at("memberships").at(1).at("ranks"), 2);
+  EXPECT_EQ(object.at("memberships").at(1).at("why"), "lost b");
+  EXPECT_EQ(object.at("memberships").at(1).at("since"), "2023-11-14T22:13:23.750Z");
   EXPECT_EQ(object.at("started"), "2023-11-14T22:13:20.250Z");
   EXPECT_EQ(object.at("ended"), "2023-11-14T22:13:23.750Z");
   EXPECT_EQ(object.at("seconds"), 3.5);

@@ -161,8 +161,7 @@ const std::vector<Pattern>& patterns() {
        "port_in_use",
        "a port is taken",
        "Another program, perhaps a left-over of an earlier job, holds the port: find it with `ss -ltnp`. Where no "
-       "first "
-       "port is given, workers get free ones."},
+       "first port is given, workers get free ones."},
       {{"No space left on device", "Disk quota exceeded"},
        "disk_full",
        "no space left",

@@ -7,6 +7,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/core/whole_numbers.h"
 #include "trireme/launch/report/failure_report.h"
 
 namespace trireme::launch {
@@ -15,16 +16,11 @@ using nlohmann::json;
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ending, exited, code, signal, core_dumped, out_of_memory_kill, exec_errno)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WorkerEnding, rank, local_rank, host, pid, ending, log, last_lines, stopped,
-                                   unkillable, seconds, awaited_by, awaited_in)
+                                   unkillable, seconds, awaited_by, awaited_in, hang, hang_advice, hang_details)
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-const char* word(Outcome outcome) {
-  constexpr const char* kWords[] = {"success", "failure", "interrupted"};
-  return kWords[static_cast<size_t>(outcome)];
-}
 
 // 2026-08-03T14:05:09.120Z
 std::string utc(JobResult::Time time) {
@@ -40,6 +36,11 @@ std::vector<std::string> printable_tail(const std::vector<std::string>& lines) {
   return tail;
 }
 
+std::vector<std::string> printable_all(std::vector<std::string> lines) {
+  for (std::string& line : lines) line = printable(line);
+  return lines;
+}
+
 std::string fate(const WorkerEnding& worker) {
   if (worker.unkillable) return "survived SIGKILL and was left behind";
   return printable(diagnose(worker).words);
@@ -47,7 +48,7 @@ std::string fate(const WorkerEnding& worker) {
 
 std::string cause(const WorkerEnding& worker) {
   if (worker.unkillable) return "unkillable";
-  return worker.stopped ? "stopped" : diagnose(worker).cause;
+  return worker.stopped && worker.hang.empty() ? "stopped" : diagnose(worker).cause;
 }
 
 Json worker_json(const WorkerEnding& worker) {
@@ -64,6 +65,17 @@ Json worker_json(const WorkerEnding& worker) {
               {"log", printable(worker.log)}};
 }
 
+Json memberships_json(const std::vector<Membership>& memberships) {
+  Json list = Json::array();
+  for (const Membership& membership : memberships)
+    list.push_back(Json{{"attempt", membership.attempt},
+                        {"nodes", printable_all(membership.hosts)},
+                        {"ranks", membership.ranks},
+                        {"why", printable(membership.why)},
+                        {"since", utc(membership.since)}});
+  return list;
+}
+
 Json culprit_json(const JobResult& result) {
   for (const WorkerEnding& worker : result.workers) {
     if (worker.rank != result.culprit) continue;
@@ -73,6 +85,7 @@ Json culprit_json(const JobResult& result) {
       object["awaited_by"] = worker.awaited_by;
       object["awaited_in"] = printable(worker.awaited_in);
     }
+    if (!worker.hang.empty()) object["details"] = printable_all(worker.hang_details);
     object["last_lines"] = printable_tail(worker.last_lines);
     return object;
   }
@@ -88,16 +101,22 @@ void check_number(const json& object, const char* name, int high) {
 
 }  // namespace
 
+const char* word_of(Outcome outcome) {
+  constexpr const char* kWords[] = {"success", "failure", "interrupted"};
+  return kWords[static_cast<size_t>(outcome)];
+}
+
 std::string result_json(const JobResult& result) {
   Json workers = Json::array();
   for (const WorkerEnding& worker : result.workers) workers.push_back(worker_json(worker));
   const double seconds = std::chrono::duration<double>(result.ended - result.started).count();
   const Json object = {{"job_id", printable(result.job_id)},
-                       {"outcome", word(result.outcome)},
+                       {"outcome", word_of(result.outcome)},
                        {"exit_code", result.exit_code},
                        {"reason", printable(result.reason)},
                        {"culprit", culprit_json(result)},
                        {"restarts", result.restarts},
+                       {"memberships", memberships_json(result.memberships)},
                        {"started", utc(result.started)},
                        {"ended", utc(result.ended)},
                        {"seconds", seconds},
@@ -116,6 +135,7 @@ WorkerEnding worker_ending_from_json(const std::string& text) try {
   check_number(ending, "code", 255);
   check_number(ending, "signal", 127);
   check_number(ending, "exec_errno", 4095);
+  require_whole_numbers(object, json(WorkerEnding{.awaited_by = {0}}));
   return object.get<WorkerEnding>();
 } catch (const json::exception& error) {
   throw PeerError("not a worker's ending: {}", printable(error.what()));

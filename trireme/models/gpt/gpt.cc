@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/nn/evaluation_mode.h"
 #include "trireme/parallel/init.h"
@@ -36,8 +37,8 @@ GptOptions checked(const GptOptions& options, const Group& group) {
   positive(options.layers, "layers");
   const int64_t ranks = group.size();
   if (options.vocabulary % ranks != 0)
-    throw UsageError("gpt: a vocabulary of {} does not divide among {} ranks; take {}, which has {} unused tokens",
-                     options.vocabulary, ranks, (options.vocabulary / ranks + 1) * ranks,
+    throw UsageError("{}: gpt: a vocabulary of {} does not divide among {} ranks; take {}, which has {} unused tokens",
+                     own_place(group), options.vocabulary, ranks, (options.vocabulary / ranks + 1) * ranks,
                      ranks - options.vocabulary % ranks);
   return options;
 }
@@ -89,8 +90,8 @@ Tensor GptEmbeddingImpl::forward(const Tensor& numbers) {
     throw UsageError("gpt: tokens have the shape [batch, sequence], not {}", c10::str(numbers.sizes()));
   const int64_t length = numbers.size(1);
   if (length > options_.context)
-    throw UsageError("rank {} of {}: gpt: a sequence of {} tokens is longer than the context of {}", group_.rank(),
-                     group_.size(), length, options_.context);
+    throw UsageError("{}: gpt: a sequence of {} tokens is longer than the context of {}", own_place(group_), length,
+                     options_.context);
   if (options_.sequence_parallel) nn::require_sequence(numbers.unsqueeze(-1), group_);
   const int64_t part = options_.sequence_parallel ? length / group_.size() : length;
   const int64_t first = options_.sequence_parallel ? part * group_.rank() : 0;
@@ -154,7 +155,8 @@ Tensor GptImpl::generate(const Tensor& tokens, int64_t count, double temperature
                      c10::str(tokens.sizes()));
   if (!(temperature >= 0)) throw UsageError("gpt: temperature is {}; it must be at least 0", temperature);
   if (options_.sequence_parallel && options_.context < group_.size())
-    throw UsageError("gpt: a context of {} does not divide among {} ranks", options_.context, group_.size());
+    throw UsageError("{}: gpt: a context of {} does not divide among {} ranks", own_place(group_), options_.context,
+                     group_.size());
   const torch::NoGradGuard no_grad;
   const nn::EvaluationMode evaluation(*this);
   Tensor text = tokens;

@@ -101,12 +101,13 @@ class Forward {
   at::Tensor finish() {
     at::Tensor y = at::empty_like(state_.projected);
     const int64_t size = sizes_.out_pixels() * sizes_.out;
+    const bool stream = is_streamed(y);
     over_images(sizes_.images, [&](int64_t, int64_t begin, int64_t end) {
       kernels::normalise(state_.projected.const_data_ptr<float>() + begin * size,
                          {(end - begin) * sizes_.out_pixels(), sizes_.out},
                          {.affine = project_norm_.affine(),
                           .residual = settings_.has_shortcut ? x_.const_data_ptr<float>() + begin * size : nullptr,
-                          .stream = y.numel() >= kBeyondCaches},
+                          .stream = stream},
                          y.data_ptr<float>() + begin * size);
     });
     return y;

@@ -79,7 +79,7 @@ class Staged {
   Staged(const at::Tensor& tensor, int64_t begin, int64_t count)
       : target_(tensor.data_ptr<float>() + begin),
         count_(count),
-        memory_(tensor.numel() >= kBeyondCaches ? scratch(kStaged, count) : target_) {}
+        memory_(is_streamed(tensor) ? scratch(kStaged, count) : target_) {}
   float* memory() const { return memory_; }
   void finish() const {
     if (memory_ != target_) kernels::copy_past_caches(memory_, count_, target_);

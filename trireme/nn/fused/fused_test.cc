@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "trireme/core/error.h"
+#include "trireme/core/test_variable.h"
 #include "trireme/nn/batch_norm_state.h"
 #include "trireme/nn/fused/batch_norm_act.h"
 #include "trireme/nn/fused/inverted_residual.h"
+#include "trireme/nn/fused/passes.h"
 #include "trireme/nn/fused/threads.h"
 
 namespace trireme::nn::fused {
@@ -134,6 +136,11 @@ TEST(InvertedResidual, IsTheSameOnAnyNumberOfThreads) {
   torch::set_num_threads(before);
 }
 
+struct NoPeers : NormPeers {
+  torch::Tensor join(const torch::Tensor& moments) const override { return moments; }
+  torch::Tensor sum(const torch::Tensor& sums) const override { return sums; }
+};
+
 TEST(InvertedResidual, IsNotFusedWhereTheLayersWouldDoSomethingElse) {
   Block block(shapes()[1]);
   const torch::Tensor x = images(2, 16, 8);
@@ -150,12 +157,39 @@ TEST(InvertedResidual, IsNotFusedWhereTheLayersWouldDoSomethingElse) {
   torch::nn::BatchNorm2d(block->depthwise->bn())->eval();  // frozen statistics
   EXPECT_FALSE(can_fuse(block->block(), x));
   block->train();
-  set_is_batch_norm_joined([](const torch::Tensor&) { return true; });
+  set_find_norm_peers(
+      [](const torch::Tensor&) -> std::shared_ptr<const NormPeers> { return std::make_shared<NoPeers>(); });
   EXPECT_FALSE(can_fuse(block->block(), x));
-  set_is_batch_norm_joined(nullptr);
+  set_find_norm_peers(nullptr);
   Block bent(Shape{8, 8, 8, 3, 1, false, true, Activation::relu, Activation::none, Activation::sigmoid});
   EXPECT_FALSE(can_fuse(bent->block(), images(2, 8, 8)));
   EXPECT_FALSE(can_fuse(block->block(), images(2, 17, 8))) << "channels that do not fit";
+}
+
+TEST(InvertedResidual, IsSwitchedOffByAVariable) {
+  Block block(shapes()[1]);
+  const torch::Tensor x = images(2, 16, 8);
+  const torch::nn::BatchNorm2d norm(16);
+  EXPECT_TRUE(can_fuse(block->block(), x));
+  {
+    const ScopedVariable variable("TRIREME_WITHOUT", "blocks");
+    EXPECT_FALSE(can_fuse(block->block(), x));
+    EXPECT_TRUE(can_fuse(*norm, x, Activation::relu, {})) << "normalisations stay fused";
+  }
+  const ScopedVariable variable("TRIREME_FUSED", "0");
+  EXPECT_FALSE(can_fuse(block->block(), x));
+  EXPECT_FALSE(can_fuse(*norm, x, Activation::relu, {}));
+}
+
+TEST(StreamingStores, AreSwitchedOffByAVariableAndChangeNoBit) {
+  const torch::Tensor small = torch::empty({1 << 10}), x = images(3, 64, 128);
+  EXPECT_FALSE(is_streamed(small));
+  EXPECT_TRUE(is_streamed(x));
+  const torch::nn::BatchNorm2d norm(64);
+  const torch::Tensor streamed = batch_norm_act(*norm, x, Activation::relu, {});
+  const ScopedVariable variable("TRIREME_WITHOUT", "streaming_stores");
+  EXPECT_FALSE(is_streamed(x));
+  EXPECT_TRUE(torch::equal(streamed, batch_norm_act(*norm, x, Activation::relu, {})));
 }
 
 TEST(InvertedResidual, IsNotFusedForShortcutsAndPaddingsThatItDoesNotKnow) {
@@ -230,7 +264,8 @@ TEST(OnThreads, DoesEachPieceOnceAndThrowsWhatOneThrows) {
 
 TEST(BatchNormAct, EqualsItsLayersInDouble) {
   torch::manual_seed(2);
-  for (const Activation act : {Activation::none, Activation::relu, Activation::hardswish})
+  for (const Activation act :
+       {Activation::none, Activation::relu, Activation::relu6, Activation::hardswish, Activation::silu})
     for (const bool adds : {false, true}) {
       SCOPED_TRACE(static_cast<int>(act));
       torch::nn::BatchNorm2d norm(24);
@@ -240,8 +275,8 @@ TEST(BatchNormAct, EqualsItsLayersInDouble) {
       const torch::Tensor wide = x.detach().to(torch::kDouble).requires_grad_();
       const torch::Tensor wide_residual =
           adds ? residual.detach().to(torch::kDouble).requires_grad_() : torch::Tensor();
-      ASSERT_TRUE(can_fuse_input(x) && can_fuse_norm(norm, act));
-      const torch::Tensor y = batch_norm_act(norm, x, act, residual);
+      ASSERT_TRUE(can_fuse_input(x) && can_fuse_norm(*norm, act));
+      const torch::Tensor y = batch_norm_act(*norm, x, act, residual);
       const torch::Tensor z = plain->forward(wide);
       const torch::Tensor expected = activate(adds ? z + wide_residual : z, act);
       const torch::Tensor weights = torch::randn_like(y);
@@ -261,12 +296,13 @@ TEST(BatchNormAct, EqualsItsLayersInDouble) {
 
 // A number that is not one must reach the loss, where it is noticed.
 TEST(BatchNormAct, PassesNanOn) {
-  for (const Activation act : {Activation::none, Activation::relu, Activation::hardswish}) {
+  for (const Activation act :
+       {Activation::none, Activation::relu, Activation::relu6, Activation::hardswish, Activation::silu}) {
     torch::nn::BatchNorm2d norm(24);
     torch::Tensor x = images(4, 24, 5);
     x[1][3][2][2] = std::numeric_limits<float>::quiet_NaN();
     x.requires_grad_();
-    const torch::Tensor y = batch_norm_act(norm, x, act, {});
+    const torch::Tensor y = batch_norm_act(*norm, x, act, {});
     EXPECT_TRUE(y.select(1, 3).isnan().all().item<bool>()) << static_cast<int>(act);
     EXPECT_FALSE(y.select(1, 4).isnan().any().item<bool>());
     y.sum().backward();
@@ -279,7 +315,7 @@ TEST(BatchNormAct, KeepsAVarianceThatIsSmallBesideTheMean) {
   torch::nn::BatchNorm2d norm(24);
   torch::nn::BatchNorm2d plain = in_double(norm, torch::nn::BatchNorm2d(24));
   const torch::Tensor x = (images(8, 24, 7) + 1e4).contiguous(torch::MemoryFormat::ChannelsLast);
-  const torch::Tensor y = batch_norm_act(norm, x, Activation::none, {});
+  const torch::Tensor y = batch_norm_act(*norm, x, Activation::none, {});
   EXPECT_LT(distance(y, plain->forward(x.to(torch::kDouble))), 2e-3);  // of which x itself has 1e-3: float at 1e4
   EXPECT_LT(distance(norm->running_var, plain->running_var), 1e-5);
 }
@@ -293,10 +329,31 @@ TEST(ConvBnUnit, AddsWhatIsBroadcastAsItsLayersDo) {
   EXPECT_LT(distance(y, expected), kFloat);
 }
 
+struct CountingPeers : NoPeers {
+  torch::Tensor join(const torch::Tensor& moments) const override { return ++joins, moments; }
+  torch::Tensor sum(const torch::Tensor& values) const override { return ++sums, values; }
+  mutable int joins = 0, sums = 0;
+};
+
+TEST(BatchNormAct, ExchangesOnceInEachDirection) {
+  static const auto peers = std::make_shared<CountingPeers>();
+  torch::manual_seed(5);
+  ConvBnAct unit(ConvBnActOptions{.in = 4, .out = 8, .kernel = 3});
+  const torch::Tensor x = images(2, 4, 6);
+  const torch::Tensor expected = unit->forward(x);
+  set_find_norm_peers([](const torch::Tensor&) -> std::shared_ptr<const NormPeers> { return peers; });
+  const torch::Tensor y = unit->forward(x);
+  set_find_norm_peers(nullptr);
+  EXPECT_EQ(1, peers->joins);
+  EXPECT_TRUE(torch::equal(y, expected));
+  y.sum().backward();
+  EXPECT_EQ(1, peers->sums);
+}
+
 TEST(BatchNormAct, IsNotFusedForActivationsItDoesNotKnow) {
   torch::nn::BatchNorm2d norm(4);
-  EXPECT_TRUE(can_fuse_norm(norm, Activation::none));
-  EXPECT_FALSE(can_fuse_norm(norm, Activation::sigmoid));
+  EXPECT_TRUE(can_fuse_norm(*norm, Activation::none));
+  EXPECT_FALSE(can_fuse_norm(*norm, Activation::sigmoid));
 }
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "trireme/core/levers.h"
+#include "trireme/nn/batch_norm_state.h"
 #include "trireme/nn/fused/block_passes.h"
 #include "trireme/nn/fused/norm_layer.h"
 
@@ -131,8 +133,8 @@ double gate_slope(Activation gate) {
 }
 
 bool can_fuse_unit(const ConvBnUnit& unit, double epsilon) {
-  return can_fuse_norm(unit.bn(), unit.activation()) && unit.bn()->options.eps() == epsilon &&
-         unit.conv()->weight.is_contiguous() && !unit.conv()->bias.defined();
+  return can_fuse_norm(*unit.bn(), unit.activation()) && !norm_peers(unit.bn()->weight) &&
+         unit.bn()->options.eps() == epsilon && unit.conv()->weight.is_contiguous() && !unit.conv()->bias.defined();
 }
 
 /// A convolution of `kernel` x `kernel` whose padding keeps the size at stride 1: the only one that the kernels know.
@@ -177,7 +179,7 @@ bool shortcut_fits(const InvertedResidual& block, const torch::Tensor& x) {
 }  // namespace
 
 bool can_fuse(const InvertedResidual& block, const torch::Tensor& x) {
-  if (!can_fuse_input(x)) return false;
+  if (!can_fuse_input(x) || !is_on(Lever::blocks)) return false;
   const ConvBnUnit& filter = *block.depthwise;
   const double epsilon = filter.bn()->options.eps();
   return is_depthwise(filter) && can_fuse_unit(filter, epsilon) && can_fuse_unit(*block.project, epsilon) &&
@@ -215,11 +217,11 @@ torch::Tensor inverted_residual(const InvertedResidual& block, const torch::Tens
   }
   const torch::autograd::variable_list results =
       BlockFunction::apply(x, at::TensorList(parameters.list()), numbers_of(settings));
-  const int64_t pixels = x.size(0) * x.size(2) * x.size(3);
-  const int64_t out_pixels = results[0].size(0) * results[0].size(2) * results[0].size(3);
-  update_running_statistics(block.depthwise->bn(), results[1], out_pixels);
-  update_running_statistics(block.project->bn(), results[2], out_pixels);
-  if (block.expand != nullptr) update_running_statistics(block.expand->bn(), results[3], pixels);
+  const auto pixels = static_cast<double>(x.size(0) * x.size(2) * x.size(3));
+  const auto out_pixels = static_cast<double>(results[0].size(0) * results[0].size(2) * results[0].size(3));
+  update_running_statistics(*block.depthwise->bn(), results[1], out_pixels);
+  update_running_statistics(*block.project->bn(), results[2], out_pixels);
+  if (block.expand != nullptr) update_running_statistics(*block.expand->bn(), results[3], pixels);
   return results[0];
 }
 

@@ -24,7 +24,8 @@ struct InvertedResidual {
 };
 
 /// Whether inverted_residual() gives what the layers one by one would: in training, float on the CPU, channels last,
-/// kernels of 3 or 5, outside of autocast and of tracing, and unless TRIREME_FUSED=0.
+/// kernels of 3 or 5, outside of autocast and of tracing, and unless TRIREME_FUSED=0
+/// or TRIREME_WITHOUT=blocks.
 bool can_fuse(const InvertedResidual& block, const torch::Tensor& x);
 
 /// Trains the block: updates its running statistics; gradients flow to x and to all parameters, once (a second

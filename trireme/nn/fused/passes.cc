@@ -9,12 +9,14 @@
 #include <memory>
 #include <new>
 
+#include "trireme/core/levers.h"
 #include "trireme/nn/fused/threads.h"
 
 namespace trireme::nn::fused {
 namespace {
 
 constexpr int64_t kShares = 16;
+constexpr int64_t kBeyondCaches = int64_t{2} << 20;  // numbers
 constexpr int kPlaces = 8;
 constexpr size_t kAlignment = 64;
 
@@ -27,6 +29,10 @@ struct Buffer {
 };
 
 }  // namespace
+
+bool is_streamed(const at::Tensor& tensor) {
+  return tensor.numel() >= kBeyondCaches && is_on(Lever::streaming_stores);
+}
 
 int64_t shares_of(int64_t images) {
   return std::min(images, kShares);
@@ -70,12 +76,6 @@ void ShareMoments::add(int64_t share, const float* x, int64_t rows) {
   kernels::add_sums(x, {rows, channels_}, mine.pivot.data(), sums_.first(share), sums_.second(share));
 }
 
-int64_t ShareMoments::count() const {
-  int64_t rows = 0;
-  for (const Share& share : shares_) rows += share.rows;
-  return rows;
-}
-
 // By Chan's formula for two sets of numbers.
 ShareMoments::Moments ShareMoments::joined(int64_t channel) const {
   Moments all;
@@ -94,33 +94,36 @@ ShareMoments::Moments ShareMoments::joined(int64_t channel) const {
   return all;
 }
 
-double ShareMoments::mean(int64_t channel) const {
-  return joined(channel).mean;
+std::vector<double> ShareMoments::packed() const {
+  const auto channels = static_cast<size_t>(channels_);
+  std::vector<double> packed(2 * channels + 1);
+  for (size_t c = 0; c < channels; ++c) {
+    const Moments all = joined(static_cast<int64_t>(c));
+    const double variance = all.squares / all.count;
+    packed[c] = all.mean;
+    packed[channels + c] = variance < 0 ? 0 : variance;  // a rounding; NaN stays
+    packed.back() = all.count;
+  }
+  return packed;
 }
 
-double ShareMoments::variance(int64_t channel) const {
-  const Moments all = joined(channel);
-  const double variance = all.squares / all.count;
-  return variance < 0 ? 0 : variance;  // a rounding; NaN stays
-}
-
-Norm::Norm(const ShareMoments& moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
+Norm::Norm(at::ArrayRef<double> moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
            kernels::Act act)
-    : count_(moments.count()),
+    : count_(moments.back()),
       act_(act),
       statistics_(at::empty({3, weight.numel()}, weight.options().requires_grad(false))) {
-  const int64_t channels = weight.numel();
+  const auto channels = static_cast<size_t>(weight.numel());
   auto* mean = statistics_.data_ptr<float>();
-  for (int64_t c = 0; c < channels; ++c) {
-    const double variance = moments.variance(c);
-    mean[c] = static_cast<float>(moments.mean(c));
+  for (size_t c = 0; c < channels; ++c) {
+    const double variance = moments[channels + c];
+    mean[c] = static_cast<float>(moments[c]);
     mean[channels + c] = static_cast<float>(1 / std::sqrt(variance + epsilon));
     mean[2 * channels + c] = static_cast<float>(variance);
   }
   set_affine(weight, bias);
 }
 
-Norm::Norm(const at::Tensor& statistics, int64_t count, const at::Tensor& weight, const at::Tensor& bias,
+Norm::Norm(const at::Tensor& statistics, double count, const at::Tensor& weight, const at::Tensor& bias,
            kernels::Act act)
     : count_(count), act_(act), statistics_(statistics) {
   set_affine(weight, bias);
@@ -137,8 +140,14 @@ void Norm::set_affine(const at::Tensor& weight, const at::Tensor& bias) {
   }
 }
 
-void Norm::set_backward(const ShareSums& sums) {
-  const std::vector<double> total = sums.total();
+std::vector<double> Norm::normal_sums(const ShareSums& sums) const {
+  std::vector<double> total = sums.total();
+  for (int64_t channel = 0; channel < channels(); ++channel)
+    total[static_cast<size_t>(channels() + channel)] *= static_cast<double>(inverse()[channel]);
+  return total;
+}
+
+void Norm::set_backward(at::ArrayRef<double> normal_sums) {
   weight_gradient_ = at::empty({channels()}, statistics_.options());
   bias_gradient_ = at::empty({channels()}, statistics_.options());
   a_ = scale_;
@@ -146,15 +155,14 @@ void Norm::set_backward(const ShareSums& sums) {
   c_.resize(scale_.size());
   for (int64_t channel = 0; channel < channels(); ++channel) {
     const auto i = static_cast<size_t>(channel);
-    const double sum = total[i];
-    const double centred = total[i + scale_.size()];
-    const double inverse_of = inverse()[channel];
-    weight_gradient_.data_ptr<float>()[channel] = static_cast<float>(centred * inverse_of);
+    const double sum = normal_sums[i];
+    const double normal_sum = normal_sums[i + scale_.size()];
+    weight_gradient_.data_ptr<float>()[channel] = static_cast<float>(normal_sum);
     bias_gradient_.data_ptr<float>()[channel] = static_cast<float>(sum);
     // dx = scale * (g - mean(g) - (x - mean) * inverse^2 * mean(g * (x - mean)))
-    const double slope = scale_[i] * centred * inverse_of * inverse_of / static_cast<double>(count_);
+    const double slope = scale_[i] * normal_sum * static_cast<double>(inverse()[channel]) / count_;
     b_[i] = static_cast<float>(-slope);
-    c_[i] = static_cast<float>(slope * mean()[channel] - scale_[i] * sum / static_cast<double>(count_));
+    c_[i] = static_cast<float>(slope * mean()[channel] - scale_[i] * sum / count_);
   }
 }
 

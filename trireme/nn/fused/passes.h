@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +13,9 @@
 
 namespace trireme::nn::fused {
 
-constexpr int64_t kBeyondCaches = int64_t{2} << 20;  ///< numbers of a tensor that no cache keeps until its next use
+/// Whether the tensor is so large that no cache keeps it until its next use: then it is written past the caches, which
+/// stay with what is read next (unless TRIREME_WITHOUT=streaming_stores).
+bool is_streamed(const at::Tensor& tensor);
 
 /// How a batch is shared out. The number of shares depends on the batch alone, never on the number of threads: sums over
 /// the shares, taken in their order, are the same on every machine.
@@ -49,9 +52,8 @@ class ShareMoments {
   /// One thread at a time for each share.
   void add(int64_t share, const float* x, int64_t rows);
   int64_t channels() const { return channels_; }
-  int64_t count() const;
-  double mean(int64_t channel) const;
-  double variance(int64_t channel) const;
+  /// Mean of each channel, variance of each channel, how many numbers a channel has.
+  std::vector<double> packed() const;
 
  private:
   struct Share {
@@ -75,9 +77,13 @@ class Norm {
  public:
   Norm() = default;
   /// In forward.
-  Norm(const ShareMoments& moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon, kernels::Act act);
+  Norm(const ShareMoments& moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon, kernels::Act act)
+      : Norm(moments.packed(), weight, bias, epsilon, act) {}
+  /// Likewise, from ShareMoments::packed(), perhaps joined with that of other ranks.
+  Norm(at::ArrayRef<double> moments, const at::Tensor& weight, const at::Tensor& bias, double epsilon,
+       kernels::Act act);
   /// In backward: from what forward returned.
-  Norm(const at::Tensor& statistics, int64_t count, const at::Tensor& weight, const at::Tensor& bias, kernels::Act act);
+  Norm(const at::Tensor& statistics, double count, const at::Tensor& weight, const at::Tensor& bias, kernels::Act act);
 
   /// [3, channels]: mean, 1 / sqrt(variance + epsilon), variance; what backward and the running statistics need.
   const at::Tensor& statistics() const { return statistics_; }
@@ -86,8 +92,11 @@ class Norm {
   const float* inverse() const { return mean() + channels(); }
   int64_t channels() const { return statistics_.size(1); }
 
-  /// From the sums of backward_sums(): afterwards input() gives dx, weight_gradient() and bias_gradient() theirs.
-  void set_backward(const ShareSums& sums);
+  /// From the sums of backward_sums(): the sums of g, then those of g * (x - mean) * inverse.
+  std::vector<double> normal_sums(const ShareSums& sums) const;
+  /// From these sums: afterwards input() gives dx, weight_gradient() and bias_gradient() theirs.
+  void set_backward(at::ArrayRef<double> normal_sums);
+  void set_backward(const ShareSums& sums) { set_backward(normal_sums(sums)); }
   kernels::BackwardInput input() const { return {a_.data(), b_.data(), c_.data()}; }
   const at::Tensor& weight_gradient() const { return weight_gradient_; }
   const at::Tensor& bias_gradient() const { return bias_gradient_; }
@@ -95,7 +104,7 @@ class Norm {
  private:
   void set_affine(const at::Tensor& weight, const at::Tensor& bias);
 
-  int64_t count_ = 0;
+  double count_ = 0;
   kernels::Act act_ = kernels::Act::none;
   at::Tensor statistics_, weight_gradient_, bias_gradient_;
   std::vector<float> scale_, shift_, a_, b_, c_;

@@ -1,12 +1,18 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "trireme/core/error.h"
+#include "trireme/core/test_variable.h"
 #include "trireme/nn/kernels/depthwise.h"
+#include "trireme/nn/kernels/dispatch.h"
 #include "trireme/nn/kernels/product.h"
 #include "trireme/nn/kernels/rows.h"
 
@@ -25,13 +31,63 @@ std::vector<float> numbers(int64_t count, unsigned seed) {
   return values;
 }
 
+// Whichever test comes first uses the vectors that TRIREME_SIMD asks for.
+class ChosenVectors : public ::testing::Environment {
+  void SetUp() override { choose_vectors(); }
+};
+[[maybe_unused]] ::testing::Environment* const kChosenVectors =
+    ::testing::AddGlobalTestEnvironment(new ChosenVectors);  // GoogleTest deletes it
+
+/// How narrow the vectors are that `wish` leads to: 0 for AVX-512.
+int64_t narrowness(const std::optional<std::string>& wish) {
+  static const std::vector<std::string> names = {"AVX3", "AVX2", "SSE4"};
+  const ScopedVariable variable("TRIREME_SIMD", wish);
+  choose_vectors();
+  return std::find(names.begin(), names.end(), vectors_in_use()) - names.begin();
+}
+
+TEST(Vectors, AreNoWiderThanAskedFor) {
+  const int64_t widest = narrowness(std::nullopt);
+  EXPECT_EQ(narrowness("avx2"), std::max<int64_t>(widest, 1));
+  EXPECT_EQ(narrowness("sse"), std::max<int64_t>(widest, 2));
+  EXPECT_EQ(narrowness("portable"), 3);
+  EXPECT_EQ(narrowness(std::nullopt), widest);
+  choose_vectors();  // those of the environment again
+}
+
+// Plain loops round after each multiplication, AVX2 and AVX-512 only after the addition.
+TEST(Vectors, AreThoseOfTheKernels) {
+  const auto product = [](const std::optional<std::string>& wish) {
+    const int64_t width = narrowness(wish);
+    const auto a = numbers(12 * 40, 1), b = numbers(40 * 24, 2);
+    std::vector<float> packed(static_cast<size_t>(packed_size(40, 24))), result(12 * 24);
+    pack(b.data(), {.inner_step = 24, .column_step = 1}, 40, 24, packed.data());
+    multiply(a.data(), 12, 40, packed.data(), 24, result.data(), Into::replace);
+    return std::pair(width, result);
+  };
+  const auto [width, widest] = product(std::nullopt);
+  const auto portable = product("portable").second;
+  EXPECT_EQ(widest == portable, width > 1);
+  choose_vectors();  // those of the environment again
+}
+
+TEST(Vectors, AnUnknownKindIsAnError) {
+  const ScopedVariable variable("TRIREME_SIMD", "avx9");
+  EXPECT_THAT(choose_vectors, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                  "TRIREME_SIMD is 'avx9'; it must be avx2, sse or portable, or unset")));
+}
+
 double activated(Act act, double z) {
   if (act == Act::relu) return std::max(z, 0.0);
+  if (act == Act::relu6) return std::min(std::max(z, 0.0), 6.0);
+  if (act == Act::silu) return z / (1 + std::exp(-z));
   return act == Act::hardswish ? z * std::min(std::max(z + 3, 0.0), 6.0) / 6 : z;
 }
 
 double slope(Act act, double z) {
   if (act == Act::relu) return z > 0 ? 1 : 0;
+  if (act == Act::relu6) return z > 0 && z < 6 ? 1 : 0;
+  if (act == Act::silu) return (1 + z / (1 + std::exp(z))) / (1 + std::exp(-z));
   if (act == Act::hardswish) return z <= -3 ? 0 : z > 3 ? 1 : z / 3 + 0.5;
   return 1;
 }
@@ -56,7 +112,7 @@ struct Case {
 void for_each_case(const std::function<void(const Case&)>& f) {
   for (const int64_t channels : kChannels)
     for (const int64_t rows : kRows)
-      for (const Act act : {Act::none, Act::relu, Act::hardswish})
+      for (const Act act : {Act::none, Act::relu, Act::relu6, Act::hardswish, Act::silu})
         for (const bool extras : {false, true}) f({{rows, channels}, act, extras});
 }
 

@@ -13,6 +13,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+// Once for each kind of vectors, as vectors.h.
+#include <hwy/contrib/math/math-inl.h>
 
 #include "trireme/nn/kernels/vectors.h"
 
@@ -22,10 +24,21 @@ namespace {
 
 constexpr int64_t kRowsInFloat = 32;  // summed in float before they go into a double
 
+/// 1 / (1 + exp(-z)). Below -80 it is 1.8e-35, not 0: exp() must not overflow.
+HWY_INLINE Vec sigmoid(Vec z) {
+  const Vec one = hn::Set(kTag, 1.0F);
+  return hn::Div(one, hn::Add(one, hn::Exp(kTag, hn::Min(hn::Neg(z), hn::Set(kTag, 80.0F)))));
+}
+
 // NaN stays NaN in both directions, as in libtorch: a maximum with 0 would hide it.
 template <Act kAct>
 HWY_INLINE Vec activated(Vec z) {
   if constexpr (kAct == Act::relu) return hn::IfThenZeroElse(hn::Lt(z, hn::Zero(kTag)), z);
+  if constexpr (kAct == Act::relu6) {
+    const Vec most = hn::Set(kTag, 6.0F);
+    return hn::IfThenElse(hn::Gt(z, most), most, hn::IfThenZeroElse(hn::Lt(z, hn::Zero(kTag)), z));
+  }
+  if constexpr (kAct == Act::silu) return hn::Mul(z, sigmoid(z));
   if constexpr (kAct == Act::hardswish) {
     const Vec gate = hn::Min(hn::Max(hn::Add(z, hn::Set(kTag, 3.0F)), hn::Zero(kTag)), hn::Set(kTag, 6.0F));
     return hn::Mul(hn::Mul(z, gate), hn::Set(kTag, 1.0F / 6));
@@ -37,6 +50,12 @@ HWY_INLINE Vec activated(Vec z) {
 template <Act kAct>
 HWY_INLINE Vec passed(Vec grad, Vec z) {
   if constexpr (kAct == Act::relu) return hn::IfThenZeroElse(hn::Le(z, hn::Zero(kTag)), grad);
+  if constexpr (kAct == Act::relu6)
+    return hn::IfThenZeroElse(hn::Or(hn::Le(z, hn::Zero(kTag)), hn::Ge(z, hn::Set(kTag, 6.0F))), grad);
+  if constexpr (kAct == Act::silu) {
+    const Vec one = hn::Set(kTag, 1.0F), gate = sigmoid(z);
+    return hn::Mul(hn::Mul(grad, gate), hn::MulAdd(z, hn::Sub(one, gate), one));
+  }
   if constexpr (kAct == Act::hardswish) {
     const Vec slope = hn::MulAdd(z, hn::Set(kTag, 1.0F / 3), hn::Set(kTag, 0.5F));
     const Vec inside = hn::IfThenElse(hn::Gt(z, hn::Set(kTag, 3.0F)), grad, hn::Mul(grad, slope));
@@ -158,8 +177,12 @@ HWY_INLINE void with_act(Act act, F f) {
       return f(std::integral_constant<Act, Act::none>());
     case Act::relu:
       return f(std::integral_constant<Act, Act::relu>());
+    case Act::relu6:
+      return f(std::integral_constant<Act, Act::relu6>());
     case Act::hardswish:
       return f(std::integral_constant<Act, Act::hardswish>());
+    case Act::silu:
+      return f(std::integral_constant<Act, Act::silu>());
   }
 }
 

@@ -12,7 +12,7 @@
 
 namespace trireme::nn::kernels {
 
-enum class Act : uint8_t { none, relu, hardswish };
+enum class Act : uint8_t { none, relu, relu6, hardswish, silu };
 
 /// Rows that lie one after the other, `channels` numbers each.
 struct Rows {

@@ -46,7 +46,7 @@ struct Rest {
     return hn::Load(kTag, whole);
   }
   HWY_INLINE void store(Vec value, float* to) const {
-    HWY_ALIGN float whole[HWY_MAX_BYTES / sizeof(float)];
+    HWY_ALIGN float whole[HWY_MAX_BYTES / sizeof(float)] = {};
     hn::Store(value, kTag, whole);
     for (size_t i = 0; i < count; ++i) to[i] = whole[i];
   }

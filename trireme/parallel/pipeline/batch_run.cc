@@ -85,7 +85,7 @@ void BatchRun::forward(const Action& action) {
   Kept kept;
   const auto batch = static_cast<size_t>(action.micro_batch);
   kept.leaves = action.stage == 0 ? work_.inputs[batch] : wire_.receive({false, action.stage, action.micro_batch});
-  Tensors outputs = stage_of(action).module->forward(as_computed(kept.leaves));
+  Tensors outputs = stage_of(action).module->forward(as_computed(kept.leaves), work_.random, action.micro_batch);
   if (const auto& exchange = stage_of(action).exchange) exchange->rethrow_failure();
   if (is_last(action.stage)) {
     finish(action.micro_batch, outputs, kept);
@@ -104,7 +104,10 @@ void BatchRun::finish(int micro_batch, const Tensors& outputs, Kept& kept) {
     outputs_[micro_batch] = outputs;
     return;
   }
-  const Tensor mean = work_.loss(outputs, work_.targets[batch]);
+  const Tensor mean = [&] {
+    const auto own = work_.random.of(static_cast<int>(plan_.layers.size()), micro_batch);
+    return work_.loss(outputs, work_.targets[batch]);
+  }();
   if (mean.numel() != 1)
     throw UsageError("the loss has {} elements; it must be one number, the mean over the rows", mean.numel());
   const Tensor loss = mean.reshape({}) * work_.weights[batch];

@@ -19,7 +19,7 @@
 
 namespace trireme::parallel {
 
-/// A stage of this rank, and what averages its gradients over the data axis: null when there is none.
+/// A stage of this rank, and what averages its gradients over the data axis: null when there is none, or the stage has no parameters.
 struct LocalStage {
   std::shared_ptr<StageModule> module;
   std::shared_ptr<GradientExchange> exchange;
@@ -32,6 +32,7 @@ struct BatchWork {
   PipelineLoss loss{};                                          ///< none: the outputs are wanted
   std::function<torch::Tensor(const torch::Tensor&)> scaled{};  ///< the loss before backward
   bool exchange = true;                                         ///< average over the data axis at the end
+  BatchRandom random{};
 };
 
 class BatchRun {

@@ -9,15 +9,23 @@
 #include <set>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/group_state.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/nn/evaluation_mode.h"
 #include "trireme/optim/clip.h"
+#include "trireme/optim/describe_options.h"
 #include "trireme/optim/optimizers.h"
 #include "trireme/optim/split_tensors.h"
+#include "trireme/parallel/init.h"
+#include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/pipeline/batch_run.h"
 #include "trireme/parallel/pipeline/pipeline_module.h"
 #include "trireme/parallel/pipeline/plan.h"
+#include "trireme/parallel/random.h"
+#include "trireme/parallel/same_settings.h"
+#include "trireme/parallel/sharded_data_parallel.h"
 #include "trireme/parallel/together.h"
 
 namespace trireme {
@@ -35,9 +43,12 @@ using torch::Tensor;
 
 Group group_of_own(const Group& group) {
   if (!group.is_member()) throw UsageError("Pipeline: this process is not a member of the group it was given");
-  std::vector<int> ranks(static_cast<size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return group.new_group(ranks);
+  return duplicate(group);
+}
+
+PipelineOptions with_device(PipelineOptions options) {
+  if (!options.device) options.device = init_parallel_env().device();
+  return options;
 }
 
 // Micro-batches of the same number of rows, or one more.
@@ -69,16 +80,85 @@ int64_t signature_of(const std::vector<Tensor>& tensors, bool training) {
   return static_cast<int64_t>(hash);
 }
 
+// Of the values, on whatever device and in whatever order they lie in memory. 0: there are none.
+int64_t checksum_of_batch(const std::vector<Tensor>& tensors) {
+  if (rows_of(tensors) < 0) return 0;
+  size_t hash = 1;
+  for (const Tensor& tensor : tensors)
+    hash = c10::hash_combine(hash, std::hash<int64_t>()(parallel::checksum_of(tensor.detach().cpu().contiguous())));
+  return hash == 0 ? 1 : static_cast<int64_t>(hash);
+}
+
+// What every rank says about a batch before it begins.
+class Reports {
+ public:
+  enum Field {
+    kProblem,
+    kCall,
+    kInputs,
+    kTargets,
+    kSignature,
+    kTrained,
+    kInputSum,
+    kTargetSum,
+    kClipNorm,
+    kScale,
+    kFields
+  };
+
+  /// Called by every rank.
+  Reports(const std::array<int64_t, kFields>& mine, const Group& pipe)
+      : pipe_(pipe), all_(torch::empty({pipe.size() * kFields}, torch::kLong)) {
+    all_gather(all_, torch::tensor(torch::ArrayRef<int64_t>(mine), torch::kLong), pipe);
+  }
+  int ranks() const { return pipe_.size(); }
+  int64_t operator()(int rank, Field which) const { return all_.const_data_ptr<int64_t>()[rank * kFields + which]; }
+  std::string place(int rank) const {
+    return fmt::format("pipe {} (rank {})", rank, pipe_.ranks()[static_cast<size_t>(rank)]);
+  }
+
+  void require_same_call() const {
+    for (int rank = 1; rank < ranks(); ++rank)
+      if ((*this)(rank, kCall) != (*this)(0, kCall))
+        throw UsageError(
+            "Pipeline: {} calls another function than {}, or with other options (optimizer, scaler, clip_norm, "
+            "no_sync); every rank makes the same calls",
+            place(rank), place(0));
+  }
+  void require_same_number(Field which, const char* name) const {
+    const auto number = [&](int rank) { return std::bit_cast<double>((*this)(rank, which)); };
+    for (int rank = 1; rank < ranks(); ++rank)
+      if (number(rank) != number(0))
+        throw UsageError("Pipeline: {} is {} on {} and {} on {}; give every rank the same", name, number(0), place(0),
+                         number(rank), place(rank));
+  }
+  // Of ranks that have any.
+  void require_same_values(Field which, const char* name) const {
+    int first = 0;
+    while (first < ranks() && (*this)(first, which) == 0) ++first;
+    for (int rank = first + 1; rank < ranks(); ++rank)
+      if ((*this)(rank, which) != 0 && (*this)(rank, which) != (*this)(first, which))
+        throw UsageError(
+            "Pipeline: {} and {} have different {}, but the first rank's inputs are trained with the last rank's "
+            "targets; give all ranks of the pipe axis the same batch, by Loader(dataset, mesh[\"data\"])",
+            place(first), place(rank), name);
+  }
+
+ private:
+  const Group& pipe_;
+  Tensor all_;
+};
+
 }  // namespace
 
 class Pipeline::State final : public GradientExchange {
  public:
   State(std::vector<PipelineLayer> layers, const Group& group, const PipelineOptions& options)
-      : options_(options),
+      : options_(with_device(options)),
         pipe_(group_of_own(group)),
-        plan_(parallel::plan_of(std::move(layers), options, pipe_)),
-        wire_(pipe_, options.device),
-        modules_(parallel::make_stages(plan_, options.device, pipe_)),
+        plan_(parallel::plan_of(std::move(layers), options_, pipe_)),
+        wire_(pipe_, *options_.device),
+        modules_(parallel::make_stages(plan_, *options_.device, pipe_)),
         root_(std::make_shared<PipelineModule>(plan_, modules_, pipe_)),
         training_(parallel::schedule_table(options.schedule, plan_.shape)),
         evaluation_(forwards_of(parallel::schedule_table(Schedule::fill_drain, plan_.shape))) {
@@ -86,12 +166,11 @@ class Pipeline::State final : public GradientExchange {
     if (data_.is_member() && options.shard) root_->ties().require_one_on_each_rank();
     for (const auto& module : modules_) stages_.push_back({module, exchange_of(module)});
     mark_parameters();
+    warn_of_pipelines_beside();
     if (pipe_.size() > 1 && is_first() && (!data_.is_member() || data_.rank() == 0)) log_stages();
   }
 
   const Group& group() const override { return data_.is_member() ? data_ : pipe_; }
-  void set_enabled(bool enabled) override { enabled_ = enabled; }
-  bool enabled() const override { return enabled_; }
 
   PipelineModule& root() { return *root_; }
   PipelineModule::NamedTensors named_parameters() const {
@@ -126,6 +205,7 @@ class Pipeline::State final : public GradientExchange {
   }
   std::shared_ptr<GradientExchange> exchange_of(const std::shared_ptr<StageModule>& module) const;
   void mark_parameters();
+  void warn_of_pipelines_beside() const;
   void log_stages() const;
   bool is_first() const { return pipe_.rank() == 0; }
   bool is_last() const { return pipe_.rank() == pipe_.size() - 1; }
@@ -133,8 +213,13 @@ class Pipeline::State final : public GradientExchange {
     return fmt::format("pipe {} (rank {})", pipe_.rank(), pipe_.ranks()[static_cast<size_t>(pipe_.rank())]);
   }
   std::string problem_of(const Batch& batch) const;
+  Reports reports_on(const Batch& batch, const std::string& problem);
   void check_optimizer(const torch::optim::Optimizer& optimizer, std::string& problem) const;
+  int64_t trained_parameters() const;
   void check_tied();
+  bool is_checked() const;
+  void check_frozen_stages();
+  void check_options(const torch::optim::Optimizer* optimizer) const;
   BatchWork work_of(const Batch& batch) const;
   BatchRun run(BatchWork work, const ScheduleTable& table);
   template <typename Result>
@@ -152,23 +237,21 @@ class Pipeline::State final : public GradientExchange {
   Group data_;
   std::vector<LocalStage> stages_;
   std::shared_ptr<const optim::SpreadModel> spread_;
-  bool enabled_ = true;
   bool failed_ = false;
-  int64_t batches_ = 0;  // that were trained
-  int64_t rows_ = 0;     // of the batch
+  std::array<uint64_t, 3> calls_{};  // of each kind
+  int64_t batches_ = 0;              // that were trained
+  int64_t rows_ = 0;                 // of the batch
   uint64_t signature_ = 0;
 };
 
 std::shared_ptr<GradientExchange> Pipeline::State::exchange_of(const std::shared_ptr<StageModule>& module) const {
-  const std::vector<Tensor> all = module->parameters();
-  const bool trains = std::any_of(all.begin(), all.end(), [](const Tensor& one) { return one.requires_grad(); });
-  if (!data_.is_member() || !trains) return nullptr;
+  if (!data_.is_member() || module->parameters().empty()) return nullptr;
   if (options_.shard) return std::make_shared<ShardSync>(module, data_, *options_.shard, root_->ties().keepers());
   return std::make_shared<GradientSync>(module, data_, options_.data_options);
 }
 
 void Pipeline::State::mark_parameters() {
-  const auto over_ranks = [pipe = pipe_, device = options_.device](ReduceOp op) {
+  const auto over_ranks = [pipe = pipe_, device = *options_.device](ReduceOp op) {
     return [pipe, device, op](const Tensor& value) {
       const Tensor shared = value.detach().to(torch::TensorOptions(device).dtype(torch::kDouble), false, /*copy=*/true);
       all_reduce(shared, op, pipe);
@@ -178,6 +261,21 @@ void Pipeline::State::mark_parameters() {
   spread_ = std::make_shared<optim::SpreadModel>(
       optim::SpreadModel{.sum = over_ranks(ReduceOp::sum), .max = over_ranks(ReduceOp::max)});
   for (const Tensor& parameter : parameters()) optim::mark_spread(parameter, spread_);
+}
+
+// Of a mesh whose other axes neither average nor split layers.
+void Pipeline::State::warn_of_pipelines_beside() const {
+  if (data_.is_member() || options_.data.is_member() || pipe_.state().axis.empty()) return;
+  size_t ranks = 1;  // over which layers are split
+  for (const auto& split : parallel::replicas_of(*root_).splits) ranks = std::max(ranks, split->ranks.size());
+  const Tensor most = torch::tensor({static_cast<int64_t>(ranks)}, torch::kLong);
+  all_reduce(most, ReduceOp::max, pipe_);
+  const int64_t pipelines = Group::world().size() / (pipe_.size() * most.item<int64_t>());
+  if (pipelines > 1 && is_first() && Group::world().rank() == 0)
+    log_warning(
+        "Pipeline: {} pipelines of {} ranks run beside each other, and nothing averages their gradients: give the axis "
+        "of the mesh that they lie along, .data = mesh[\"data\"]",
+        pipelines, pipe_.size() * most.item<int64_t>());
 }
 
 void Pipeline::State::log_stages() const {
@@ -216,11 +314,16 @@ std::string Pipeline::State::problem_of(const Batch& batch) const {
   if (is_first() && inputs < 0)
     return fmt::format("{} is the first and needs inputs{}", me(),
                        inputs == -2 ? " that have the same number of rows" : "");
+  const auto is_here = [&](const Tensor& tensor) { return tensor.device().type() == options_.device->type(); };
+  const std::vector<Tensor>& tensors = batch.inputs.list();
+  if (is_first() && std::none_of(tensors.begin(), tensors.end(), is_here))
+    return fmt::format("{} computes on {}, but its inputs are on {}; move them there, or give the Loader that device",
+                       me(), options_.device->str(), tensors[0].device().str());
   if (needs_targets && is_last() && targets < 0)
     return fmt::format("{} is the last and needs targets{}", me(),
                        targets == -2 ? " that have the same number of rows" : "");
   if (needs_targets && !options_.loss) return fmt::format("{} has no loss; set .loss in PipelineOptions", me());
-  if (batch.optimizer && !enabled_)
+  if (batch.optimizer && !enabled())
     return fmt::format(
         "{} calls train_batch() while no_sync() lives; its step would be of this rank alone: call accumulate()", me());
   if (!root_->ties().are_joined())
@@ -233,46 +336,50 @@ std::string Pipeline::State::problem_of(const Batch& batch) const {
   return problem;
 }
 
+// Which parameters of this rank are trained: it decides which tensors between the stages need gradients.
+int64_t Pipeline::State::trained_parameters() const {
+  size_t hash = 0;
+  for (const auto& module : modules_)
+    for (const Tensor& parameter : module->parameters())
+      hash = c10::hash_combine(hash, parameter.requires_grad() ? 1 : 2);
+  return static_cast<int64_t>(hash);
+}
+
+// The values are compared in calls 1, 2, 4, 8 and so on of each kind.
+Reports Pipeline::State::reports_on(const Batch& batch, const std::string& problem) {
+  const bool compared = std::has_single_bit(++calls_.at(static_cast<size_t>(batch.kind))) && problem.empty();
+  const std::vector<Tensor>&inputs = batch.inputs.list(), &targets = batch.targets.list();
+  const int64_t call = static_cast<int64_t>(batch.kind) + (batch.scaler ? 8 : 0) + (batch.optimizer ? 16 : 0) +
+                       (batch.clip_norm > 0 ? 32 : 0) + (enabled() ? 64 : 0);
+  return Reports(
+      {problem.empty() ? 0 : 1, call, rows_of(inputs), rows_of(targets),
+       signature_of(inputs, batch.kind == Kind::train), trained_parameters(), compared ? checksum_of_batch(inputs) : 0,
+       compared ? checksum_of_batch(targets) : 0, std::bit_cast<int64_t>(batch.clip_norm),
+       std::bit_cast<int64_t>(batch.scaler ? batch.scaler->current_scale() : 1.0)},
+      pipe_);
+}
+
 void Pipeline::State::agree(const Batch& batch) {
   const std::string problem = problem_of(batch);
-  enum Field { kProblem, kCall, kInputs, kTargets, kSignature, kClipNorm, kScale, kFields };
-  const int64_t call = static_cast<int64_t>(batch.kind) + (batch.scaler ? 8 : 0) + (batch.optimizer ? 16 : 0) +
-                       (batch.clip_norm > 0 ? 32 : 0) + (enabled_ ? 64 : 0);
-  const Tensor mine = torch::tensor(
-      {problem.empty() ? int64_t{0} : int64_t{1}, call, rows_of(batch.inputs.list()), rows_of(batch.targets.list()),
-       signature_of(batch.inputs.list(), batch.kind == Kind::train), std::bit_cast<int64_t>(batch.clip_norm),
-       std::bit_cast<int64_t>(batch.scaler ? batch.scaler->current_scale() : 1.0)},
-      torch::kLong);
-  const Tensor all = torch::empty({pipe_.size() * kFields}, torch::kLong);
-  all_gather(all, mine, pipe_);
-  const auto field = [&](int rank, Field which) { return all.const_data_ptr<int64_t>()[rank * kFields + which]; };
+  const Reports reports = reports_on(batch, problem);
   const int last = pipe_.size() - 1;
   for (int rank = 0; rank <= last; ++rank)
-    if (field(rank, kProblem) != 0)
+    if (reports(rank, Reports::kProblem) != 0)
       together(pipe_, [&] {
         if (!problem.empty()) throw UsageError("Pipeline: {}", problem);
       });
-  for (int rank = 1; rank <= last; ++rank)
-    if (field(rank, kCall) != field(0, kCall))
-      throw UsageError(
-          "Pipeline: pipe {} (rank {}) calls another function than pipe 0 (rank {}), or with other options (optimizer, "
-          "scaler, clip_norm, no_sync); every rank makes the same calls",
-          rank, pipe_.ranks()[static_cast<size_t>(rank)], pipe_.ranks()[0]);
-  const auto require_same_number = [&](Field which, const char* name) {
-    const auto number = [&](int rank) { return std::bit_cast<double>(field(rank, which)); };
-    for (int rank = 1; rank <= last; ++rank)
-      if (number(rank) != number(0))
-        throw UsageError("Pipeline: {} is {} on pipe 0 (rank {}) and {} on pipe {} (rank {}); give every rank the same",
-                         name, number(0), pipe_.ranks()[0], number(rank), rank,
-                         pipe_.ranks()[static_cast<size_t>(rank)]);
-  };
-  require_same_number(kClipNorm, "clip_norm");
-  require_same_number(kScale, "the scale of the loss");
-  rows_ = field(0, kInputs);
-  signature_ = static_cast<uint64_t>(field(0, kSignature));
-  if (batch.kind != Kind::predict && field(last, kTargets) != rows_)
+  reports.require_same_call();
+  reports.require_same_number(Reports::kClipNorm, "clip_norm");
+  reports.require_same_number(Reports::kScale, "the scale of the loss");
+  reports.require_same_values(Reports::kInputSum, "inputs");
+  reports.require_same_values(Reports::kTargetSum, "targets");
+  rows_ = reports(0, Reports::kInputs);
+  signature_ = static_cast<uint64_t>(reports(0, Reports::kSignature));
+  for (int rank = 0; rank <= last; ++rank)
+    signature_ = c10::hash_combine(signature_, static_cast<uint64_t>(reports(rank, Reports::kTrained)));
+  if (batch.kind != Kind::predict && reports(last, Reports::kTargets) != rows_)
     throw UsageError("Pipeline: pipe 0 has inputs of {} rows, but pipe {} targets of {}", rows_, last,
-                     field(last, kTargets));
+                     reports(last, Reports::kTargets));
   if (rows_ < options_.micro_batches)
     throw UsageError(
         "Pipeline: a batch of {} rows cannot be cut into {} micro-batches; take larger batches or fewer "
@@ -281,9 +388,32 @@ void Pipeline::State::agree(const Batch& batch) {
 }
 
 // As DataParallel does: soon after the start, then more and more rarely.
+bool Pipeline::State::is_checked() const {
+  return std::has_single_bit(static_cast<uint64_t>(batches_));
+}
+
 void Pipeline::State::check_tied() {
-  if (batches_ < 1 || (batches_ & (batches_ - 1)) != 0) return;
-  root_->ties().require_equal(pipe_);
+  if (is_checked()) root_->ties().require_equal(pipe_);
+}
+
+// A stage that is trained is compared over the data axis by its backwards; a frozen one has none.
+void Pipeline::State::check_frozen_stages() {
+  const int interval = options_.data_options.parameter_check_interval;
+  if (interval == 0 || (!is_checked() && batches_ % interval != 0)) return;
+  for (const LocalStage& stage : stages_) {
+    const std::vector<Tensor> all = stage.module->parameters();
+    const bool trains = std::any_of(all.begin(), all.end(), [](const Tensor& one) { return one.requires_grad(); });
+    if (!stage.exchange || trains) continue;
+    std::optional<GatheredParameters> whole;
+    if (const auto shards = std::dynamic_pointer_cast<ShardSync>(stage.exchange)) whole.emplace(shards);
+    parallel::require_equal_parameters(*stage.module, data_, fmt::format("batch number {}", batches_));
+  }
+}
+
+// Ranks that step a part of a stage each share nothing in which other learning rates would show.
+void Pipeline::State::check_options(const torch::optim::Optimizer* optimizer) const {
+  if (optimizer && data_.is_member() && is_checked())
+    parallel::require_same_settings("Pipeline", optim::describe_options(*optimizer), data_);
 }
 
 BatchWork Pipeline::State::work_of(const Batch& batch) const {
@@ -330,7 +460,7 @@ void Pipeline::State::abort(const std::string& reason) {
 
 // The last rank's, averaged over the data axis.
 Tensor Pipeline::State::shared_loss(const Tensor& mine) const {
-  const Tensor loss = torch::zeros({}, torch::TensorOptions(options_.device).dtype(torch::kDouble));
+  const Tensor loss = torch::zeros({}, torch::TensorOptions(*options_.device).dtype(torch::kDouble));
   if (is_last()) {
     loss.copy_(mine);
     if (data_.is_member()) all_reduce(loss, ReduceOp::avg, data_);
@@ -344,12 +474,15 @@ Tensor Pipeline::State::train(const Batch& batch, const std::function<Tensor(con
   ++batches_;
   check_tied();  // throws on every rank by itself: an abort could come before another rank's verdict
   return or_abort<Tensor>([&] {
+    check_frozen_stages();
+    check_options(batch.optimizer);
     root_->ties().begin_batch();
     BatchWork work = work_of(batch);
     work.scaled = scaled;
-    work.exchange = enabled_;
+    work.random.seed = detail::draw_random();
+    work.exchange = enabled();
     const BatchRun done = run(std::move(work), training_);
-    root_->ties().end_batch(enabled_);
+    root_->ties().end_batch(enabled());
     return shared_loss(done.loss());
   });
 }

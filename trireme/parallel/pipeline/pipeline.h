@@ -10,10 +10,12 @@
 //
 // The batch is cut into micro-batches along the first dimension, which go through the ranks one behind the other
 // (schedule_kind.h). What is trained is what one process trains on the whole batch, when the loss is a mean over its rows and
-// no layer looks at several rows at once, as batch normalisation does: such layers see a micro-batch.
+// no layer looks at several rows at once, as batch normalisation does: such layers see a micro-batch. A seed
+// (torch::manual_seed, or seed_along(mesh["data"], seed)) gives the same dropout on any number of ranks.
 //
 // Requires: every rank calls the same functions at the same places. The inputs are used by the first rank and the targets
-// by the last; the others may give them or not. When a rank fails, the call throws on the others (see Group).
+// by the last; the others may give them or not. Those that several ranks give are compared in calls 1, 2, 4, 8 and so on;
+// other values are a UsageError on every rank. When a rank fails, the call throws on the others (see Group).
 #pragma once
 
 #include <torch/nn/module.h>
@@ -99,11 +101,11 @@ struct PipelineOptions {
   int chunks = 1;  ///< stages of each rank, with Schedule::interleaved
   PipelineLoss loss = {};
   Cut cut = Cut::count;
-  std::vector<std::string> begins = {};  ///< instead: the names of the first layers of all stages
-  BatchTensors sample = {};              ///< for Cut::time: a micro-batch
-  uint64_t seed = 0;                     ///< of the weights: the same on any number of ranks
-  torch::Device device = torch::kCPU;    ///< where this rank computes: world.device()
-  Group data = {};                       ///< mesh["data"]: pipelines whose gradients are averaged
+  std::vector<std::string> begins = {};      ///< instead: the names of the first layers of all stages
+  BatchTensors sample = {};                  ///< for Cut::time: a micro-batch
+  uint64_t seed = 0;                         ///< of the weights: the same on any number of ranks
+  std::optional<torch::Device> device = {};  ///< where this rank computes; empty: the world's device
+  Group data = {};                           ///< mesh["data"]: pipelines whose gradients are averaged
   DataParallelOptions data_options = {};
   /// Instead: the layers of this rank are split over the data axis, as ShardedDataParallel splits a model.
   std::optional<ShardedOptions> shard = {};
@@ -131,7 +133,8 @@ class Pipeline {
 
   /// Forward, backward, step, and clears the gradients. Returns the mean loss of the whole batch, over the data axis too,
   /// as one double: the same on every rank. UsageError on every rank, before anything has changed: fewer rows than
-  /// micro-batches, other rows of targets than of inputs, an optimizer of other parameters than parameters().
+  /// micro-batches, other rows of targets than of inputs, other values on other ranks, an optimizer of other parameters
+  /// than parameters().
   torch::Tensor train_batch(const BatchTensors& inputs, const BatchTensors& targets, torch::optim::Optimizer& optimizer,
                             const PipelineStepOptions& options = {});
   /// Forward and backward alone: adds to the gradients.

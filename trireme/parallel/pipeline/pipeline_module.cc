@@ -52,13 +52,21 @@ int PipelineModule::place_of(const std::string& name) const {
   return plan_.find(name.substr(0, name.find('.')));
 }
 
-bool PipelineModule::is_elsewhere(const std::string& name) const {
+bool PipelineModule::is_in_other_layer(const std::string& name) const {
   const int layer = place_of(name);
   return layer >= 0 && plan_.rank_of(layer) != group_.rank();
 }
 
-PipelineModule::NamedTensors PipelineModule::gathered(const NamedTensors& mine) const {
+bool PipelineModule::is_elsewhere(const std::string& name) const {
+  if (saved_name(name) != name) return true;
+  return !ties_.is_here(name) && is_in_other_layer(name);
+}
+
+PipelineModule::NamedTensors PipelineModule::gathered(const NamedTensors& all_here) const {
   const torch::NoGradGuard no_grad;
+  NamedTensors mine;
+  for (const auto& item : all_here)
+    if (!is_in_other_layer(item.key())) mine.insert(item.key(), item.value());  // its owner gives a tied one
   std::vector<std::string> lines;
   if (group_.rank() != 0)
     for (const auto& item : mine) lines.push_back(announced(item.key(), item.value()));

@@ -27,14 +27,20 @@ class PipelineModule : public torch::nn::Module {
   const NamedTensors& optimized() const { return optimized_; }
   Ties& ties() { return ties_; }
   int rank() const { return group_.rank(); }
+  const Group& group() const { return group_; }
 
-  /// Whether this is the name of something in a layer of another rank.
+  /// The name under which a parameter or buffer is saved: a tied one goes by that of its owner, which is saved once.
+  const std::string& saved_name(const std::string& name) const { return ties_.saved_name(name); }
+  /// Whether what has this name in a file is not of this rank: it lies in a layer of another one, or is the copy of a
+  /// tied parameter, as earlier versions have saved.
   bool is_elsewhere(const std::string& name) const;
-  /// Called by every rank: on the first one the tensors of all, those of earlier layers first. On the others their own.
-  NamedTensors gathered(const NamedTensors& mine) const;
+  /// Called by every rank, with names under which tensors are saved: on the first one the tensors of all, those of earlier
+  /// layers first. On the others their own.
+  NamedTensors gathered(const NamedTensors& all_here) const;
 
  private:
   int place_of(const std::string& name) const;
+  bool is_in_other_layer(const std::string& name) const;
 
   StagePlan plan_;
   Group group_;

@@ -3,9 +3,11 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/same_settings.h"
@@ -41,6 +43,15 @@ std::vector<std::string> agreed_on(const std::vector<PipelineLayer>& layers, con
   return lines;
 }
 
+// What cannot be is said with this rank's place on the axis.
+void at_own_place(const Group& pipe, const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const UsageError& error) {
+    throw UsageError("{}: {}", own_place(pipe), error.what());
+  }
+}
+
 void check_options(const std::vector<PipelineLayer>& layers, const PipelineOptions& options, const Group& pipe) {
   if (options.micro_batches < 1)
     throw UsageError("Pipeline: micro_batches = {}; it must be at least 1, better {} or more on {} ranks",
@@ -56,7 +67,8 @@ void check_options(const std::vector<PipelineLayer>& layers, const PipelineOptio
         "shorter axis",
         layers.size(), stages, pipe.size(), options.chunks);
   if (!options.begins.empty() && options.begins.size() != stages)
-    throw UsageError("Pipeline: begins names {} layers, but there are {} stages", options.begins.size(), stages);
+    throw UsageError("Pipeline: begins names {} layers, but there are {} stages; name the first layer of each",
+                     options.begins.size(), stages);
   check_layers(layers);
 }
 
@@ -64,7 +76,8 @@ Cuts cuts_by_name(const StagePlan& plan, const std::vector<std::string>& begins)
   Cuts cuts;
   for (const std::string& name : begins) {
     const int place = plan.find(name);
-    if (place < 0) throw UsageError("Pipeline: begins names '{}', which is not a layer", name);
+    if (place < 0)
+      throw UsageError("Pipeline: begins names '{}', which is none of the {} layers", name, plan.layers.size());
     if (cuts.empty() ? place != 0 : place <= cuts.back())
       throw UsageError(
           "Pipeline: begins must name first the first layer, '{}', then later ones in their order; '{}' is "
@@ -81,9 +94,9 @@ Cuts cuts_by_weight(const StagePlan& plan, const PipelineOptions& options, const
   std::vector<double> weights(plan.layers.size());
   on_first(pipe, [&] {
     if (options.cut == Cut::time && options.sample.list().empty())
-      throw UsageError("Pipeline: Cut::time needs .sample, a micro-batch of inputs to measure with");
+      throw UsageError("Pipeline: Cut::time needs .sample on pipe 0, a micro-batch of inputs to measure with");
     weights = options.cut == Cut::parameters ? parameter_counts(plan)
-                                             : measured_seconds(plan, options.sample.list(), options.device);
+                                             : measured_seconds(plan, options.sample.list(), options.device.value());
   });
   const Tensor shared = torch::tensor(weights, torch::kDouble);
   if (options.data.is_member()) broadcast(shared, 0, options.data);
@@ -96,13 +109,13 @@ Cuts cuts_by_weight(const StagePlan& plan, const PipelineOptions& options, const
 
 StagePlan plan_of(std::vector<PipelineLayer> layers, const PipelineOptions& options, const Group& pipe) {
   require_same_settings("Pipeline", agreed_on(layers, options), pipe, options.data);
-  check_options(layers, options, pipe);
+  at_own_place(pipe, [&] { check_options(layers, options, pipe); });
   StagePlan plan{.layers = std::move(layers),
                  .shape = {.ranks = pipe.size(), .chunks = options.chunks, .micro_batches = options.micro_batches},
                  .cuts = {},
                  .seed = options.seed};
   if (!options.begins.empty())
-    plan.cuts = cuts_by_name(plan, options.begins);
+    at_own_place(pipe, [&] { plan.cuts = cuts_by_name(plan, options.begins); });
   else if (options.cut == Cut::count)
     plan.cuts = cut_evenly(static_cast<int>(plan.layers.size()), plan.shape.stages());
   else
@@ -116,7 +129,7 @@ std::vector<std::shared_ptr<StageModule>> make_stages(const StagePlan& plan, tor
   together(pipe, [&] { made_before.fill_(has_parameters_made_before(plan, pipe.rank()) ? 1 : 0); });
   all_reduce(made_before, ReduceOp::max, pipe);
   together(pipe, [&] {
-    if (made_before.item<int>() != 0) require_no_undeclared_sharing(plan);
+    if (made_before.item<int>() != 0) at_own_place(pipe, [&] { require_no_undeclared_sharing(plan); });
     for (int chunk = 0; chunk < plan.shape.chunks; ++chunk)
       stages.push_back(std::make_shared<StageModule>(plan, chunk * plan.shape.ranks + pipe.rank(), device));
   });

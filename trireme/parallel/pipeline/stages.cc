@@ -119,14 +119,14 @@ detail::LayerModule make_layer(const StagePlan& plan, int layer) {
   random.set_seed(seed_of(plan.seed, layer));
   detail::LayerModule made = plan.layers[static_cast<size_t>(layer)].make();
   if (!made.module)
-    throw UsageError("Pipeline: the function of layer '{}' returns no module",
+    throw UsageError("Pipeline: the function of layer '{}' returns no module; return one, or drop the layer",
                      plan.layers[static_cast<size_t>(layer)].name());
   return made;
 }
 
 StageModule::StageModule(const StagePlan& plan, int stage, torch::Device device)
-    : torch::nn::Module("Stage"), stage_(stage) {
-  for (int i = plan.cuts[static_cast<size_t>(stage)]; i < plan.cuts[static_cast<size_t>(stage) + 1]; ++i) {
+    : torch::nn::Module("Stage"), stage_(stage), first_layer_(plan.cuts[static_cast<size_t>(stage)]) {
+  for (int i = first_layer_; i < plan.cuts[static_cast<size_t>(stage) + 1]; ++i) {
     const PipelineLayer& layer = plan.layers[static_cast<size_t>(i)];
     parts_.push_back({make_layer(plan, i), layer.options().recompute});
     parts_.back().layer.module->to(device);
@@ -134,8 +134,18 @@ StageModule::StageModule(const StagePlan& plan, int stage, torch::Device device)
   }
 }
 
-std::vector<Tensor> StageModule::forward(std::vector<Tensor> tensors) {
-  for (const Part& part : parts_) tensors = run_layer(part.layer, part.recompute, tensors);
+std::unique_ptr<detail::SeededRandom> BatchRandom::of(int layer, int micro_batch) const {
+  if (!seed) return nullptr;
+  const uint64_t place = (static_cast<uint64_t>(micro_batch) << 32) | static_cast<uint64_t>(layer);
+  return std::make_unique<detail::SeededRandom>(*seed, place);
+}
+
+std::vector<Tensor> StageModule::forward(std::vector<Tensor> tensors, const BatchRandom& random, int micro_batch) {
+  int layer = first_layer_;
+  for (const Part& part : parts_) {
+    const auto own = random.of(layer++, micro_batch);
+    tensors = run_layer(part.layer, part.recompute, tensors);
+  }
   return tensors;
 }
 
@@ -145,7 +155,9 @@ void check_layers(const std::vector<PipelineLayer>& layers) {
     if (layer.name().empty() || layer.name().find('.') != std::string::npos)
       throw UsageError("Pipeline: '{}' cannot be the name of a layer; it must be a word without dots", layer.name());
     if (!by_name.emplace(layer.name(), &layer).second)
-      throw UsageError("Pipeline: two layers are named '{}'; parameters are known by these names", layer.name());
+      throw UsageError(
+          "Pipeline: two layers are named '{}'; give each a name of its own, by which its parameters are known",
+          layer.name());
   }
   for (const PipelineLayer& layer : layers)
     for (const auto& [parameter, owner] : layer.options().tied) check_tie(layer, parameter, owner, by_name);
@@ -170,8 +182,8 @@ void require_no_undeclared_sharing(const StagePlan& plan) {
       if (is_new || other.starts_with(prefix) || are_tied(plan, one.name, other)) continue;
       throw UsageError(
           "Pipeline: {} and {} are one tensor, but layers of different stages cannot share memory; make each layer "
-          "inside "
-          "of its function, and declare the sharing by .tied = {{{{\"{}\", \"{}\"}}}} in the options of layer '{}'",
+          "inside of its function, and declare the sharing by .tied = {{{{\"{}\", \"{}\"}}}} in the options of layer "
+          "'{}'",
           other, one.name, one.name.substr(prefix.size()), other, plan.layers[static_cast<size_t>(i)].name());
     }
 }

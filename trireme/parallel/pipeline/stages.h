@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "trireme/parallel/pipeline/cut.h"
 #include "trireme/parallel/pipeline/layer.h"
 #include "trireme/parallel/pipeline/schedule.h"
+#include "trireme/parallel/random.h"
 
 namespace trireme::parallel {
 
@@ -34,12 +36,20 @@ struct StagePlan {
 /// program's own random numbers go on as if nothing had been drawn.
 detail::LayerModule make_layer(const StagePlan& plan, int layer);
 
+/// The random numbers of a batch in training. Each layer draws others for each micro-batch, and the same ones wherever it
+/// lies: they are made of one number that every rank draws for a batch.
+struct BatchRandom {
+  std::optional<uint64_t> seed = {};  ///< none: layers draw the program's own random numbers
+  /// While the result lives, random numbers are those of this layer.
+  std::unique_ptr<detail::SeededRandom> of(int layer, int micro_batch) const;
+};
+
 /// The stage's layers one after the other.
 class StageModule : public torch::nn::Module {
  public:
   StageModule(const StagePlan& plan, int stage, torch::Device device);
 
-  std::vector<torch::Tensor> forward(std::vector<torch::Tensor> tensors);
+  std::vector<torch::Tensor> forward(std::vector<torch::Tensor> tensors, const BatchRandom& random, int micro_batch);
   int stage() const { return stage_; }
 
  private:
@@ -48,6 +58,7 @@ class StageModule : public torch::nn::Module {
     bool recompute;
   };
   int stage_;
+  int first_layer_;
   std::vector<Part> parts_;
 };
 

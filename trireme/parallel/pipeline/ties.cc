@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 #include "trireme/parallel/parameter_check.h"
@@ -28,7 +29,12 @@ std::shared_ptr<const optim::SplitTensors> uncounted(const Tensor& parameter) {
   } else {
     const auto same = [](const Tensor&, const Tensor& tensor) { return tensor; };
     how->max = [](const Tensor&) {};
-    how->join = how->cut = how->local = same;
+    how->join = how->cut = same;
+    how->put = [](const Tensor& tensor, const Tensor& values) {
+      const torch::NoGradGuard no_grad;
+      tensor.copy_(values);
+    };
+    how->sizes = [](const Tensor& tensor) { return tensor.sizes().vec(); };
     how->whole = [](const Tensor& tensor) { return tensor.detach(); };
   }
   how->sum = [](const Tensor& value) { value.zero_(); };
@@ -94,11 +100,11 @@ void Ties::check_shapes(const std::vector<std::string>& mine, const Group& pipe)
   for (const Tie& tie : ties_)
     for (const std::string& member : tie.members) {
       if (shapes[member] == "missing")
-        throw UsageError("Pipeline: there is no parameter '{}' to tie; layer '{}' has none of that name", member,
-                         layer_of(member));
+        throw UsageError("{}: Pipeline: there is no parameter '{}' to tie; layer '{}' has none of that name",
+                         own_place(pipe), member, layer_of(member));
       if (shapes[member] != shapes[tie.owner])
-        throw UsageError("Pipeline: {} is tied to {}, but one is {} and the other {}", member, tie.owner,
-                         shapes[member], shapes[tie.owner]);
+        throw UsageError("{}: Pipeline: {} is tied to {}, but one is {} and the other {}; tie parameters of one shape",
+                         own_place(pipe), member, tie.owner, shapes[member], shapes[tie.owner]);
     }
 }
 
@@ -169,9 +175,8 @@ void Ties::require_equal(const Group& pipe) const {
     for (const int rank : ties_[i].ranks)
       if (sums[static_cast<size_t>(rank)].at(i) != sums[first].at(i))
         throw UsageError(
-            "Pipeline: the tied parameter {} has other values on pipe {} than on pipe {}; load the same into all of "
-            "its "
-            "copies, and give every rank's optimizer the same options",
+            "Pipeline: the tied parameter {} differs between pipe {} and pipe {}; load the same into all of "
+            "its copies, and give every rank's optimizer the same options",
             ties_[i].owner, rank, first);
   }
 }
@@ -184,6 +189,11 @@ void Ties::abort(const std::string& reason) const {
 const std::string& Ties::saved_name(const std::string& name) const {
   const auto found = saved_names_.find(name);
   return found == saved_names_.end() ? name : found->second;
+}
+
+bool Ties::is_here(const std::string& saved_name) const {
+  return std::any_of(ties_.begin(), ties_.end(),
+                     [&](const Tie& tie) { return tie.owner == saved_name && tie.keeper.defined(); });
 }
 
 // A gradient that is the sum already will be summed again: each rank takes its share of it.

@@ -34,6 +34,8 @@ class Ties {
   void require_one_on_each_rank() const;
   /// The name under which a parameter is saved: that of the one it is tied to, or its own.
   const std::string& saved_name(const std::string& name) const;
+  /// Whether this rank has a parameter that is saved under this name and tied to others.
+  bool is_here(const std::string& saved_name) const;
 
   /// Whether the copies still use the memory of their keepers: Module::to(dtype) parts them.
   bool are_joined() const;

@@ -3,9 +3,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
 
@@ -14,16 +14,10 @@ namespace {
 
 constexpr size_t kMostSignatures = 64;  // more batches of different shapes than anyone has; then all are learned again
 
-Group same_ranks(const Group& group) {
-  std::vector<int> ranks(static_cast<size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return group.new_group(ranks);
-}
-
 }  // namespace
 
 Wire::Wire(const Group& group, torch::Device device)
-    : rank_(group.rank()), upward_(same_ranks(group)), downward_(same_ranks(group)), device_(device) {}
+    : rank_(group.rank()), upward_(duplicate(group)), downward_(duplicate(group)), device_(device) {}
 
 Wire::Descriptions Wire::describe_tensors(const Tensors& tensors) {
   Descriptions all;
@@ -106,8 +100,7 @@ void Wire::send(const Message& message, const Tensors& tensors) {
     } else if (known_->at(key_of(message)) != now) {
       throw UsageError(
           "the outputs for the next stage are {}, but in an earlier batch of the same shapes they were {}; with "
-          "outputs "
-          "that change set .dynamic_shapes = true",
+          "outputs that change set .dynamic_shapes = true",
           text_of(now), text_of(known_->at(key_of(message))));
     }
   }

@@ -1,5 +1,6 @@
 #include "trireme/parallel/sharded/shard_failure.h"
 
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 
@@ -17,14 +18,14 @@ void ShardFailure::abort(std::string_view reason) noexcept {
     groups_.gather.abort(reason);
     groups_.reduce.abort(reason);
   } catch (const std::exception& error) {
-    log_warning("rank {}: cannot tell the others that the sharded model has failed: {}", groups_.reduce.rank(),
+    log_warning("{}: cannot tell the others that the sharded model has failed: {}", own_place(groups_.reduce),
                 error.what());
   }
 }
 
 void ShardFailure::fail(const std::string& reason) {
   abort(reason);
-  throw UsageError("rank {}: {}", groups_.reduce.rank(), reason);
+  throw UsageError("{}: {}", own_place(groups_.reduce), reason);
 }
 
 }  // namespace trireme::parallel

@@ -1,21 +1,27 @@
 #include "trireme/parallel/sharded/shard_sync.h"
 
+#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <exception>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/optim/tensors.h"
 #include "trireme/parallel/backward_watch.h"
+#include "trireme/parallel/local_gradients.h"
 #include "trireme/parallel/model_parameters.h"
+#include "trireme/parallel/outside_leaves.h"
+#include "trireme/parallel/parameter_check.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/sharded/shard_failure.h"
@@ -25,6 +31,8 @@
 #include "trireme/parallel/sharded/unit_members.h"
 #include "trireme/parallel/sharded/unit_values.h"
 #include "trireme/parallel/sharded/use_watch.h"
+#include "trireme/parallel/wrapped_module.h"
+#include "trireme/watch/recorder.h"
 
 namespace trireme {
 namespace {
@@ -35,12 +43,7 @@ using parallel::UnitMember;
 using parallel::UnitPlace;
 
 constexpr const char* kWho = "ShardedDataParallel";
-
-std::vector<int> everyone(const Group& group) {
-  std::vector<int> ranks(static_cast<size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
+constexpr uint64_t kFiniteInterval = 200;  // as DataParallelOptions::parameter_check_interval
 
 const ShardedOptions& checked(const ShardedOptions& options) {
   if (options.unit_size < 1)
@@ -89,6 +92,17 @@ torch::OrderedDict<std::string, torch::Tensor> pieces_of(const torch::nn::Module
   return pieces;
 }
 
+// The pieces of what is whole beside layers that are split over other ranks: those have the same.
+parallel::Replicas replicas_of(const torch::nn::Module& module,
+                               const torch::OrderedDict<std::string, torch::Tensor>& pieces) {
+  parallel::Replicas replicas = parallel::replicas_of(module);
+  torch::OrderedDict<std::string, torch::Tensor> of_pieces;
+  for (const auto& item : pieces)
+    if (replicas.tensors.contains(item.key())) of_pieces.insert(item.key(), item.value());
+  replicas.tensors = std::move(of_pieces);
+  return replicas;
+}
+
 // The model as all ranks begin with it.
 torch::nn::Module& agreed(torch::nn::Module& module, const ShardedOptions& options, const Group& group) {
   require_no_split_over(module, group, kWho);
@@ -118,35 +132,47 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
        const std::vector<torch::Tensor>& alone)
       : module_(std::move(module)),
         options_(checked(options)),
-        groups_{group.new_group(everyone(group)), group.new_group(everyone(group))},
+        groups_{duplicate(group), duplicate(group)},
         units_(make_units(parallel::members_of(agreed(*module_, options_, groups_.reduce), options_.param_dtype), alone,
                           options_, groups_)),
         pieces_(pieces_of(*module_, units_)),
+        replicas_(replicas_of(*module_, pieces_)),
         known_(*module_),
         failure_(groups_),
         values_(units_, groups_, keeps_parameters(options_)),
-        gradients_(units_, groups_.reduce, failure_) {
+        gradients_(units_, groups_, keeps_parameters(options_), failure_) {
+    const std::string difference = parallel::difference_of_replicas(replicas_, groups_.reduce, kWho);
+    if (!difference.empty()) throw UsageError("{}", difference);
     log_units();
   }
 
   void start() {
     watch_gradients();
+    wrapped_.emplace(module_, kWho, groups_.reduce, /*keeps_equal=*/false);
     parallel::listen_to_backwards(shared_from_this());
     parallel::listen_to_uses(shared_from_this(), watched_memory());
-    split_.emplace(units_, groups_.reduce, [weak = weak_from_this()]() -> std::shared_ptr<void> {
+    const auto settle = [weak = weak_from_this()] {
       const auto self = weak.lock();
-      if (!self) return nullptr;
-      self->hold();
-      return {nullptr, [self](void*) { self->let_go(); }};
-    });
+      return self && self->settle();
+    };
+    const auto put = [weak = weak_from_this()](const torch::Tensor& piece, const torch::Tensor& values) {
+      if (const auto self = weak.lock()) self->put(piece, values);
+    };
+    split_.emplace(units_, groups_.reduce, parallel::SplitPieces::Model{settle, put});
   }
-  ~Impl() override { parallel::forget_uses(this); }
+  ~Impl() override {
+    parallel::forget_uses(this);
+    try {
+      for (ShardUnit& unit : units_) unit.abandon();
+    } catch (const std::exception& error) {  // of a GPU that has failed, or has no memory left
+      log_warning("{}: the weights that were not gathered keep old values: {}", kWho, error.what());
+    }
+  }
 
   const Group& group() const { return groups_.reduce; }
   const torch::OrderedDict<std::string, torch::Tensor>& pieces() const { return pieces_; }
   int unit_count() const { return static_cast<int>(units_.size()); }
   void set_enabled(bool enabled) { enabled_ = enabled; }
-  bool enabled() const { return enabled_; }
 
   void hold() {
     const std::lock_guard lock(mutex_);
@@ -160,6 +186,21 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
     } catch (const std::exception& error) {
       failure_.later(std::current_exception(), error.what());
     }
+  }
+
+  bool settle() {
+    const std::lock_guard lock(mutex_);
+    failure_.rethrow();
+    return values_.settle();
+  }
+
+  void put(const torch::Tensor& piece, const torch::Tensor& values) {
+    const std::lock_guard lock(mutex_);
+    failure_.rethrow();
+    values_.note_new_values();
+    const torch::NoGradGuard no_grad;
+    const at::DisableRecordFunctionGuard unobserved;  // no step
+    piece.copy_(values);
   }
 
   void rethrow_failure() {
@@ -189,13 +230,14 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
   }
   void after_use(const MemoryUse& use) noexcept override {
     const std::lock_guard lock(mutex_);
-    if (use.place < kShards) values_.leave(use.place);
+    if (use.place < kShards) values_.leave(use.place, use.writes);
   }
 
   // --- backward
 
   void before_backward() override {
     const std::lock_guard lock(mutex_);
+    is_local_ = false;
     failure_.rethrow();
     if (gradients_.in_backward() || (is_intact() && known_.is_current(*module_))) return;
     parallel::ModelParameters now(*module_);
@@ -214,17 +256,12 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
   static constexpr size_t kShards = size_t{1} << 40;     // places of shards: a write to one makes gathered values old
   static constexpr size_t kGradients = size_t{1} << 41;  // places of averaged gradients
 
-  // Kept parameters share their memory with the shards, so there the parameters are known by their tensors: forward
-  // always begins with one of those.
   std::vector<parallel::WatchedMemory> watched_memory() const {
     std::vector<parallel::WatchedMemory> memory;
     for (size_t i = 0; i < units_.size(); ++i) {
       memory.push_back({units_[i].gradient_storage(), kGradients + i});
       memory.push_back({units_[i].shard_storage(), kShards + i});
-      if (!keeps_parameters(options_)) memory.push_back({units_[i].full_storage(), i});
-      if (!keeps_parameters(options_)) continue;
-      for (const UnitMember& member : units_[i].members())
-        memory.push_back({member.parameter.unsafeGetTensorImpl(), i});
+      memory.push_back({units_[i].full_storage(), i});
     }
     return memory;
   }
@@ -267,10 +304,9 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
     const std::string_view name = use.operation;
     if (name.find("norm") == std::string_view::npos) return;
     throw UsageError(
-        "rank {}: {} of gradients that are split over the ranks sees only this rank's part; use "
-        "optim::clip_grad_norm() "
-        "or optim::grad_norm(), which know",
-        groups_.reduce.rank(), name);
+        "{}: {} of gradients that are split over the ranks sees only this rank's part; use "
+        "optim::clip_grad_norm() or optim::grad_norm(), which know",
+        own_place(groups_.reduce), name);
   }
 
   // --- gradients
@@ -284,14 +320,39 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
   void on_gradient(const UnitPlace& place) {
     const std::lock_guard lock(mutex_);
     if (!gradients_.in_backward()) {
-      if (!enabled_) return;
+      if (!enabled_) return count_local_backward();
+      local_streak_.end();
       gradients_.begin_backward(values_.written(), known_.fingerprint());
       parallel::at_end_of_backward([self = shared_from_this()] { self->end_backward(); },
                                    [weak = weak_from_this()] {
                                      if (const auto self = weak.lock()) self->gradients_.give_up();
                                    });
+      ++backwards_;
+      outside_.look(backwards_, groups_.reduce);
+      if (groups_.reduce.size() > 1) parallel::note_averaged_backward();
+      if (std::has_single_bit(backwards_)) check_replicas();
+      if (backwards_ % kFiniteInterval == 0) require_finite();
     }
     gradients_.take(place);
+  }
+
+  void count_local_backward() {
+    if (!std::exchange(is_local_, true)) local_streak_.count(groups_.reduce);
+  }
+
+  // At the 1st, 2nd, 4th, 8th backward and so on. Reading the pieces is no use of the model.
+  void check_replicas() {
+    const at::DisableRecordFunctionGuard unobserved;
+    const std::string when = fmt::format("backward() number {}", backwards_);
+    const std::string difference = parallel::difference_of_replicas(replicas_, groups_.reduce, when);
+    if (difference.empty()) return;
+    if (parallel::must_stay_equal(replicas_)) failure_.fail(difference);
+    log_warning("{}", difference);
+  }
+
+  void require_finite() {
+    const at::DisableRecordFunctionGuard unobserved;
+    parallel::require_finite(pieces_, groups_.reduce, fmt::format("backward() number {}", backwards_));
   }
 
   void end_backward() {
@@ -301,6 +362,7 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
     if (options_.broadcast_buffers && !module_->buffers().empty())
       broadcast_tensors(module_->buffers(), 0, groups_.reduce);
     values_.end_of_step();
+    steps_.end_step();
   }
 
   const std::shared_ptr<torch::nn::Module> module_;
@@ -311,11 +373,18 @@ class ShardSync::Impl final : public std::enable_shared_from_this<Impl>,
   std::recursive_mutex mutex_;  // operators run inside of operators, and backward's hooks inside of those
   std::vector<ShardUnit> units_;
   torch::OrderedDict<std::string, torch::Tensor> pieces_;
+  const parallel::Replicas replicas_;  // of the pieces
+  uint64_t backwards_ = 0;             // that were averaged
   parallel::ModelParameters known_;
   parallel::ShardFailure failure_;
   parallel::UnitValues values_;
   parallel::UnitGradients gradients_;
   std::optional<parallel::SplitPieces> split_;
+  bool is_local_ = false;  // the backward under way runs under no_sync
+  parallel::LocalStreak local_streak_;
+  parallel::OutsideLeaves outside_;
+  watch::StepCounter steps_{watch::StepCounter::Source::backwards};
+  std::optional<parallel::WrappedModule> wrapped_;
 };
 
 ShardSync::ShardSync(std::shared_ptr<torch::nn::Module> module, const Group& group, const ShardedOptions& options,
@@ -330,9 +399,6 @@ const Group& ShardSync::group() const {
 }
 void ShardSync::set_enabled(bool enabled) {
   impl_->set_enabled(enabled);
-}
-bool ShardSync::enabled() const {
-  return impl_->enabled();
 }
 const torch::OrderedDict<std::string, torch::Tensor>& ShardSync::pieces() const {
   return impl_->pieces();

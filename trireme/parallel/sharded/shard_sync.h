@@ -65,14 +65,12 @@ class ShardSync final : public GradientExchange {
   ShardSync& operator=(const ShardSync&) = delete;
 
   const Group& group() const override;
-  void set_enabled(bool enabled) override;
-  bool enabled() const override;
 
   /// This rank's piece of every parameter of the model, in the model's order, by name.
   const torch::OrderedDict<std::string, torch::Tensor>& pieces() const;
 
   /// All values are there from one to the other. What is written into the parameters between them stays: each rank
-  /// keeps its own part. Called by all ranks.
+  /// keeps its own part, so all must write the same; the next use throws where they have not. Called by all ranks.
   void hold();
   void let_go();
 
@@ -82,6 +80,8 @@ class ShardSync final : public GradientExchange {
   int unit_count() const;
 
  private:
+  void set_enabled(bool enabled) override;
+
   class Impl;
   std::shared_ptr<Impl> impl_;
 };

@@ -9,6 +9,7 @@
 
 #include "trireme/comm/collectives.h"
 #include "trireme/core/error.h"
+#include "trireme/parallel/parameter_check.h"
 
 namespace trireme::parallel {
 namespace {
@@ -25,6 +26,17 @@ torch::Tensor plain(const torch::Tensor& tensor) {
   return tensor.variable_data();
 }
 
+c10::DataPtr pointer_to(const torch::Tensor& memory) {
+  const auto forget = [](void* tensor) { delete static_cast<torch::Tensor*>(tensor); };
+  return {memory.data_ptr(), new torch::Tensor(memory), forget, memory.device()};
+}
+
+// The same memory under a storage of its own.
+torch::Tensor other_storage(const torch::Tensor& memory) {
+  return torch::from_blob(
+      memory.data_ptr(), memory.sizes(), [memory](void*) {}, memory.options());
+}
+
 int64_t version_of(const torch::Tensor& tensor) {
   return static_cast<int64_t>(tensor.unsafeGetTensorImpl()->version_counter().current_version());
 }
@@ -36,11 +48,12 @@ ShardUnit::ShardUnit(UnitPlan plan, std::vector<UnitMember> members, UnitMemory 
   const Quiet quiet;
   const torch::TensorOptions in_use = members_[0].parameter.options().requires_grad(false).dtype(members_[0].type);
   full_ = torch::zeros({plan_.shard * groups_.gather.size()}, in_use);
-  const bool shares_memory = memory_.keep_parameters && in_use.type_equal(shard_options());
-  shard_ = shares_memory ? plain(my_part()) : torch::zeros({plan_.shard}, shard_options());
+  if (memory_.keep_parameters) full_ = other_storage(bytes_ = full_);
+  shares_memory_ = memory_.keep_parameters && in_use.type_equal(shard_options());
+  shard_ = shares_memory_ ? other_storage(my_part()) : torch::zeros({plan_.shard}, shard_options());
   for (size_t i = 0; i < members_.size(); ++i) {
     torch::Tensor& parameter = members_[i].parameter;
-    if (!shares_memory) piece_of(shard_, i).copy_(cut(i, parameter));
+    if (!shares_memory_) piece_of(shard_, i).copy_(cut(i, parameter));
     const torch::Tensor inside = view(full_, i);
     inside.copy_(parameter);
     parameter.set_data(inside);
@@ -52,7 +65,7 @@ ShardUnit::ShardUnit(UnitPlan plan, std::vector<UnitMember> members, UnitMemory 
   }
   arrived_.assign(members_.size(), false);
   for (const UnitMember& member : members_) versions_.push_back(version_of(member.parameter));
-  release();
+  if (!memory_.keep_parameters) release();
 }
 
 // Before the parameters are converted: the shard stays as they were. Pinned memory, since it is copied to and fro.
@@ -87,6 +100,7 @@ bool ShardUnit::is_intact(size_t member) const {
 void ShardUnit::allocate() {
   c10::StorageImpl* storage = full_.storage().unsafeGetStorageImpl();
   if (storage->data() != nullptr) return;
+  if (memory_.keep_parameters) return storage->set_data_ptr_noswap(pointer_to(bytes_));
   const auto bytes = static_cast<size_t>(full_bytes());
   storage->set_data_ptr_noswap(storage->allocator()->allocate(bytes));
   storage->set_nbytes(bytes);
@@ -112,17 +126,25 @@ void ShardUnit::finish_gather() {
 
 void ShardUnit::absorb_writes() {
   const Quiet quiet;
+  const bool any = std::exchange(written_, false);
   for (size_t i = 0; i < members_.size(); ++i) {
     const int64_t version = version_of(members_[i].parameter);
-    if (std::exchange(versions_[i], version) == version) continue;
+    if (std::exchange(versions_[i], version) == version && !any) continue;
     pieces_[i].unsafeGetTensorImpl()->bump_version();  // MasterWeights follow it
+    writes_.emplace_back(members_[i].name, checksum_of(members_[i].parameter));
     absorb_write(i);
   }
 }
 
+void ShardUnit::note_write() {
+  for (size_t i = 0; i < members_.size(); ++i)
+    if (version_of(members_[i].parameter) != versions_[i]) return;  // that tells which one
+  written_ = true;
+}
+
 void ShardUnit::absorb_write(size_t member) {
   const Range range = piece_range(member);
-  if (range.length() == 0 || shard_.is_alias_of(full_)) return;
+  if (range.length() == 0 || shares_memory_) return;
   const torch::Tensor kept = piece_of(shard_, member);
   const torch::Tensor written = full_.narrow(0, plan_.offsets[member] + range.begin, range.length()).to(kept.device());
   const torch::Tensor exact = written.to(kept.scalar_type());
@@ -130,17 +152,17 @@ void ShardUnit::absorb_write(size_t member) {
 }
 
 void ShardUnit::release() {
-  if (memory_.keep_parameters || !resident_) return;
+  if (!resident_ || (shares_memory_ && groups_.gather.size() == 1)) return;  // alone, the shard is all there is
   const Quiet quiet;
   absorb_writes();
   c10::StorageImpl* storage = full_.storage().unsafeGetStorageImpl();
-  // The size stays: whoever reads the memory without an operator, as torch::save() does, gets an error, not an empty file.
+  // The size stays: a read without an operator, as torch::save() does, ends the program and writes no wrong file.
   storage->set_data_ptr_noswap(c10::DataPtr(nullptr, full_.device()));
   resident_ = false;
 }
 
 void ShardUnit::fill_with_nan() {
-  if (memory_.keep_parameters || resident_) return;
+  if (resident_) return;
   const Quiet quiet;
   if (std::exchange(gathering_, false)) {
     try {
@@ -149,8 +171,17 @@ void ShardUnit::fill_with_nan() {
     }
   }
   allocate();
-  if (full_.is_floating_point()) full_.fill_(std::numeric_limits<double>::quiet_NaN());
+  if (full_.is_floating_point() && !memory_.keep_parameters) full_.fill_(std::numeric_limits<double>::quiet_NaN());
   resident_ = true;
+}
+
+void ShardUnit::abandon() {
+  if (resident_ || gathering_ || !memory_.keep_parameters || !full_.is_floating_point()) return;
+  const Quiet quiet;
+  allocate();
+  const torch::Tensor mine = my_part().clone();  // the pieces, where they share the memory
+  full_.fill_(std::numeric_limits<double>::quiet_NaN());
+  my_part().copy_(mine);
 }
 
 void ShardUnit::bump_versions() {

@@ -9,7 +9,8 @@
 //
 // The parameters of the module are views into one flat array. Without its memory they keep shape, type and identity, so
 // autograd, optimizers and the module itself notice nothing; an operator that touches one needs a gather first, which
-// ShardSync sees to. A piece has the memory of the shard, and the gradient that was reduced for it.
+// ShardSync sees to. A piece has the memory of the shard, and the gradient that was reduced for it. Where parameters keep
+// their memory the shard is a part of it, but under a storage of its own, so that uses of the two can be told apart.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -20,10 +21,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trireme/comm/group.h"
 #include "trireme/comm/work.h"
+#include "trireme/parallel/sharded/agreement.h"
 #include "trireme/parallel/sharded/shard_plan.h"
 
 namespace trireme::parallel {
@@ -80,10 +83,17 @@ class ShardUnit {
   /// What an operator has written into the parameters since the gather goes into the shard. A number that was written
   /// but is what the shard's rounds to leaves the shard's digits alone.
   void absorb_writes();
-  /// Frees the parameters' memory, if they are not kept, after absorb_writes().
+  /// An operator has written to memory of the unit, maybe past the version of the parameter, as data() does.
+  void note_write();
+  /// What absorb_writes() has found since the last call.
+  std::vector<Write> take_writes() { return std::exchange(writes_, {}); }
+  /// Takes the memory from the parameters, after absorb_writes(): nothing can read old values. It is freed if parameters
+  /// are not kept.
   void release();
   /// After a gather that failed: values that are not numbers, since an operator that finds no memory kills the process.
   void fill_with_nan();
+  /// At the end of the wrapper: what was not gathered since the last step is not a number, in a module that lives on.
+  void abandon();
   /// The graph of an older forward must not be used with these values: autograd then says so.
   void bump_versions();
 
@@ -128,14 +138,18 @@ class ShardUnit {
   std::vector<UnitMember> members_;
   UnitMemory memory_;
   UnitGroups groups_;
+  torch::Tensor bytes_;  // the memory of full_, if it is kept
   torch::Tensor full_;   // all ranks' shards
-  torch::Tensor shard_;  // a part of full_ if that is kept and of the same type and device
+  torch::Tensor shard_;  // the memory of a part of full_ if that is kept and of the same type and device
+  bool shares_memory_ = false;
   std::vector<torch::Tensor> pieces_;
 
   Work gather_;
   bool gathering_ = false;
   bool resident_ = true;
   std::vector<int64_t> versions_;  // of the parameters when they were gathered
+  bool written_ = false;           // members may have been written to whose version is the same
+  std::vector<Write> writes_;
 
   torch::Tensor gradients_;    // of all members, as full_
   std::vector<bool> arrived_;  // members whose gradient is in it

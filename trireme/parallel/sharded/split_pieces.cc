@@ -9,8 +9,8 @@
 
 namespace trireme::parallel {
 
-SplitPieces::SplitPieces(const std::vector<ShardUnit>& units, Group group, Hold hold)
-    : units_(units), group_(std::move(group)), hold_(std::move(hold)) {
+SplitPieces::SplitPieces(const std::vector<ShardUnit>& units, Group group, Model model)
+    : units_(units), group_(std::move(group)), model_(std::move(model)) {
   std::map<std::shared_ptr<const optim::SplitTensors>, std::shared_ptr<const optim::SplitTensors>> hows;
   for (size_t unit = 0; unit < units_.size(); ++unit)
     for (size_t member = 0; member < units_[unit].members().size(); ++member) {
@@ -46,15 +46,19 @@ std::shared_ptr<const optim::SplitTensors> SplitPieces::how_to_join(
   how->cut = [=, this](const torch::Tensor& piece, const torch::Tensor& whole) {
     return unit(piece).cut(place(piece).member, outer ? outer->cut(parameter(piece), whole) : whole);
   };
-  how->hold = hold_;
+  how->sizes = [=](const torch::Tensor& piece) {
+    const torch::Tensor one = parameter(optim::piece_of(piece));
+    return outer ? outer->sizes(one) : one.sizes().vec();
+  };
   // The pieces may have more digits than the parameters in use.
-  how->whole = [how = how.get(), outer](const torch::Tensor& one) {
+  how->whole = [how = how.get(), outer, settle = model_.settle](const torch::Tensor& one) {
     const torch::Tensor piece = optim::piece_of(one);
-    if (piece.scalar_type() != one.scalar_type()) return how->join(piece, piece);
+    const bool has_values = settle();
+    if (!has_values || piece.scalar_type() != one.scalar_type()) return how->join(piece, piece);
     return outer ? outer->whole(one) : one;
   };
-  how->local = [outer](const torch::Tensor& one, const torch::Tensor& whole) {
-    return outer ? outer->local(one, whole) : whole;
+  how->put = [put = model_.put](const torch::Tensor& one, const torch::Tensor& part) {
+    put(optim::piece_of(one), part);
   };
   if (outer) how->ranks = outer->ranks;
   return how;

@@ -15,10 +15,16 @@ namespace trireme::parallel {
 /// The marks hold for as long as this lives.
 class SplitPieces {
  public:
-  using Hold = std::function<std::shared_ptr<void>()>;
+  struct Model {
+    /// What was written into the parameters goes into the pieces. Then, true: the parameters have their values on every
+    /// rank; false: they may have no memory.
+    std::function<bool()> settle;
+    /// Writes values into a piece; the parameters' are old then.
+    std::function<void(const torch::Tensor& piece, const torch::Tensor& values)> put;
+  };
 
-  /// `units` must outlive this. While the result of `hold` lives, the model's parameters have their values.
-  SplitPieces(const std::vector<ShardUnit>& units, Group group, Hold hold);
+  /// `units` must outlive this.
+  SplitPieces(const std::vector<ShardUnit>& units, Group group, Model model);
 
  private:
   std::shared_ptr<const optim::SplitTensors> how_to_join(const std::shared_ptr<const optim::SplitTensors>& outer) const;
@@ -27,7 +33,7 @@ class SplitPieces {
 
   const std::vector<ShardUnit>& units_;
   Group group_;
-  Hold hold_;
+  Model model_;
   std::unordered_map<const void*, UnitPlace> places_;  // of pieces
   std::vector<std::shared_ptr<const optim::SplitTensors>> hows_;
 };

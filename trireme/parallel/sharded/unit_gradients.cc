@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 
 namespace trireme::parallel {
@@ -27,8 +28,15 @@ bool is_trained(const ShardUnit& unit) {
 
 }  // namespace
 
-UnitGradients::UnitGradients(std::vector<ShardUnit>& units, const Group& group, ShardFailure& failure)
-    : units_(units), group_(group), failure_(failure), roll_call_(group), reduce_order_(units.size()) {
+// Kept parameters are gathered only after a step: a rank that has not stepped begins a backward while the others gather.
+// They must meet, so that they can tell each other.
+UnitGradients::UnitGradients(std::vector<ShardUnit>& units, const UnitGroups& groups, bool keep_parameters,
+                             ShardFailure& failure)
+    : units_(units),
+      group_(groups.reduce),
+      failure_(failure),
+      agreement_(keep_parameters ? groups.gather : groups.reduce),
+      reduce_order_(units.size()) {
   std::iota(reduce_order_.rbegin(), reduce_order_.rend(), 0);  // backward meets the last layers first
 }
 
@@ -50,10 +58,15 @@ void UnitGradients::watch(const std::function<void(UnitPlace)>& on_gradient) {
 void UnitGradients::begin_backward(bool written, uint64_t model) {
   if (broken_)
     throw PeerError(
-        "rank {}: an earlier backward() has failed, so the ranks' gradients can no longer be averaged; start again "
+        "{}: an earlier backward() has failed, so the ranks' gradients can no longer be averaged; start again "
         "from a checkpoint, with a new world",
-        group_.rank());
-  call_roll(complaint_of_left_overs(written), model);
+        own_place(group_));
+  // A piece may be empty on some ranks, and a parameter may have been frozen on one alone: all must know.
+  agreement_.require_same({.complaint = complaint_of_left_overs(written),
+                           .action = "run backward()",
+                           .advice = "every rank must make the same calls",
+                           .stepped = written,
+                           .model = model});
   in_backward_ = true;
   next_to_reduce_ = 0;
   under_way_.clear();
@@ -69,33 +82,13 @@ std::string UnitGradients::complaint_of_left_overs(bool written) const {
     return fmt::format(
         "the gradients of the last backward were used by no optimizer (parameter {} has one still): make it from "
         "model.parameters(), not from model->parameters(), after the model was wrapped. To add up several backwards, "
-        "use "
-        "no_sync() for all but the last",
+        "use no_sync() for all but the last",
         name);
   return fmt::format(
       "the gradients of the last backward were not cleared (parameter {} has one still): call zero_grad() of the "
       "optimizer; model->zero_grad() does not know the split gradients. A parameter that no optimizer steps needs "
       "requires_grad_(false)",
       name);
-}
-
-// A few bytes. A piece may be empty on some ranks, and a parameter may have been frozen on one alone: all must know. Every
-// rank throws by itself, so nothing is aborted: that could reach another rank before its own verdict.
-void UnitGradients::call_roll(const std::string& complaint, uint64_t model) {
-  const auto refuse = [this](const std::string& reason) { throw UsageError("rank {}: {}", group_.rank(), reason); };
-  if (group_.size() == 1 && !complaint.empty()) refuse(complaint);
-  if (group_.size() == 1) return;
-  roll_call_.begin({.active = complaint.empty(), .model = model});
-  roll_call_.wait();
-  if (roll_call_.active().size() < static_cast<size_t>(group_.size()))
-    for (const std::string& reason : all_gather_object(complaint, group_))
-      if (!reason.empty()) refuse(reason);
-  if (const int other = roll_call_.with_another_model(); other >= 0)
-    refuse(
-        fmt::format("the model of rank {} is not like this rank's any more: requires_grad or layers were changed on "
-                    "one rank alone; "
-                    "make the same change on every rank",
-                    other));
 }
 
 void UnitGradients::take(const UnitPlace& place) {
@@ -187,7 +180,7 @@ void UnitGradients::finish_units(const std::vector<std::string>& all) {
 void UnitGradients::give_up() noexcept {
   in_backward_ = false;
   broken_ = true;
-  failure_.abort(fmt::format("an exception has ended the backward() of rank {}", group_.rank()));
+  failure_.abort(fmt::format("an exception has ended the backward() of {}", own_place(group_)));
 }
 
 }  // namespace trireme::parallel

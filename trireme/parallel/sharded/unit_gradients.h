@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "trireme/parallel/gradient_watch.h"
-#include "trireme/parallel/roll_call.h"
+#include "trireme/parallel/sharded/agreement.h"
 #include "trireme/parallel/sharded/shard_failure.h"
 #include "trireme/parallel/sharded/shard_unit.h"
 
@@ -26,7 +26,7 @@ struct UnitPlace {
 class UnitGradients {
  public:
   /// `units` and `failure` must outlive this.
-  UnitGradients(std::vector<ShardUnit>& units, const Group& group, ShardFailure& failure);
+  UnitGradients(std::vector<ShardUnit>& units, const UnitGroups& groups, bool keep_parameters, ShardFailure& failure);
 
   /// Calls back after each gradient of the parameters that require one now.
   void watch(const std::function<void(UnitPlace)>& on_gradient);
@@ -44,7 +44,6 @@ class UnitGradients {
 
  private:
   std::string complaint_of_left_overs(bool written) const;
-  void call_roll(const std::string& complaint, uint64_t model);
   void reduce_what_is_complete();
   void start_reduce(size_t unit);
   void take_local_gradients();
@@ -55,7 +54,7 @@ class UnitGradients {
   std::vector<ShardUnit>& units_;
   Group group_;
   ShardFailure& failure_;
-  RollCall roll_call_;
+  Agreement agreement_;
   std::vector<std::unique_ptr<GradientWatch>> watches_;
   std::vector<UnitPlace> places_;  // of all parameters, unit by unit
   bool in_backward_ = false;

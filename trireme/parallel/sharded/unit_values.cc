@@ -6,18 +6,22 @@
 #include <exception>
 #include <utility>
 
-#include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 
 namespace trireme::parallel {
 
 UnitValues::UnitValues(std::vector<ShardUnit>& units, const UnitGroups& groups, bool keep_parameters)
-    : units_(units), groups_(groups), keep_parameters_(keep_parameters), in_use_(units.size(), 0) {}
+    : units_(units),
+      groups_(groups),
+      agreement_(groups.gather),
+      keep_parameters_(keep_parameters),
+      in_use_(units.size(), 0) {}
 
 void UnitValues::use(size_t unit, bool writes) {
   // Each rank keeps its own part of what it writes while all is whole, so nothing needs to be gathered for it.
-  if (keep_parameters_ && holds_ > 0 && writes) return;
+  if (keep_parameters_ && holds_ > 0 && writes && !old_) return;
   need(unit);
   // While all is whole one rank alone may look at its values, to save them say: that is not the order of a step.
   if (keep_parameters_ || holds_ > 0) return;
@@ -45,7 +49,16 @@ void UnitValues::let_go() {
     if (unit.resident()) unit.absorb_writes();
   // Each rank has kept its own part of what was written: the others' parts must come from them.
   if (keep_parameters_ && holds_ == 0) rewritten_ = true;
+  hide_old_values();
   release_idle_units();
+}
+
+bool UnitValues::settle() {
+  for (ShardUnit& unit : units_)
+    if (unit.resident()) unit.absorb_writes();
+  if (keep_parameters_)
+    for (size_t i = 0; i < units_.size(); ++i) need(i);
+  return keep_parameters_ || holds_ > 0;
 }
 
 void UnitValues::change_uses(int by) {
@@ -74,19 +87,16 @@ void UnitValues::start_gather(size_t unit) {
 
 // A few bytes before each gather. Ranks that gather different units would get each other's weights, in silence where
 // the units are of one size; where they are not, Gloo ends the process. So the gather starts only when all agree.
-void UnitValues::agree_to_gather(size_t unit) const {
+void UnitValues::agree_to_gather(size_t unit) {
   const at::DisableRecordFunctionGuard unobserved;
-  const torch::Tensor mine = torch::full({1}, static_cast<int64_t>(unit), torch::kLong);
-  const torch::Tensor all = torch::empty({groups_.gather.size()}, torch::kLong);
-  all_gather(all, mine, groups_.gather);
-  for (int rank = 0; rank < groups_.gather.size(); ++rank) {
-    const auto other = static_cast<size_t>(all.data_ptr<int64_t>()[rank]);
-    if (other != unit)
-      throw UsageError(
-          "rank {} is about to use parameter {} while rank {} is about to use {}; with sharded parameters every rank "
-          "must run the same layers in the same order, also to evaluate",
-          groups_.gather.rank(), first_name(unit), rank, first_name(other));
-  }
+  std::vector<Write> writes;
+  for (ShardUnit& one : units_)
+    for (Write& write : one.take_writes()) writes.push_back(std::move(write));
+  agreement_.require_same({.action = fmt::format("use parameter {}", first_name(unit)),
+                           .advice = "with sharded parameters every rank must run the same layers in the same order, "
+                                     "also to evaluate",
+                           .stepped = written_,
+                           .writes = std::move(writes)});
 }
 
 // All but those that an operator uses now, or that are on their way.
@@ -99,16 +109,38 @@ void UnitValues::release_idle_units(std::optional<size_t> except) {
 void UnitValues::note_write(const char* operation) {
   if (!keep_parameters_ && holds_ > 0)
     throw UsageError(
-        "rank {}: {} changes this rank's pieces while `gathered()` lives, so the whole parameters would keep their old "
+        "{}: {} changes this rank's pieces while `gathered()` lives, so the whole parameters would keep their old "
         "values; end it before optimizer.step()",
-        groups_.reduce.rank(), operation);
+        own_place(groups_.reduce), operation);
   written_ = true;
+  outdate();
+}
+
+void UnitValues::note_new_values() {
+  if (holds_ > 0)
+    throw UsageError(
+        "rank {}: weights are restored while `gathered()` lives, so the whole parameters would keep their old values; "
+        "end it before",
+        groups_.reduce.rank());
+  outdate();
+}
+
+void UnitValues::outdate() {
   if (std::exchange(old_, true)) return;
   for (ShardUnit& unit : units_) {
     if (unit.gathering()) unit.finish_gather();  // else the others would get some old and some new values
+    if (unit.resident()) unit.absorb_writes();
     unit.bump_versions();
   }
+  hide_old_values();
   release_idle_units();
+}
+
+// Of kept parameters, until they are gathered again; not of those that an operator uses now.
+void UnitValues::hide_old_values() {
+  if (!keep_parameters_ || !old_) return;
+  for (size_t i = 0; i < units_.size(); ++i)
+    if (in_use_[i] == 0 && !units_[i].gathering()) units_[i].release();
 }
 
 void UnitValues::end_of_step() {

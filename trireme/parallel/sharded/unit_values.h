@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/parallel/sharded/agreement.h"
 #include "trireme/parallel/sharded/gather_order.h"
 #include "trireme/parallel/sharded/shard_unit.h"
 
@@ -20,16 +21,25 @@ class UnitValues {
 
   /// Around an operator that uses the unit.
   void enter(size_t unit) { ++in_use_[unit]; }
-  void leave(size_t unit) { --in_use_[unit]; }
+  void leave(size_t unit, bool has_written) {
+    --in_use_[unit];
+    if (has_written) units_[unit].note_write();
+  }
   /// Between them: the unit's values are there after it, and the next unit's on their way.
   void use(size_t unit, bool writes);
   /// All values, until let_go().
   void hold();
   void let_go();
 
+  /// What was written into the parameters goes into the pieces. Whether the parameters have their values on all ranks,
+  /// since they are kept or held; kept ones that are old are gathered first.
+  bool settle();
+
   /// An optimizer, or the program itself, writes to a piece by this operator: what was gathered is old.
   void note_write(const char* operation);
-  /// Whether that happened since the last end_of_step().
+  /// A piece is about to get a restored value: what was gathered is old. UsageError while all is held.
+  void note_new_values();
+  /// Whether note_write() was called since the last end_of_step().
   bool written() const { return written_; }
   /// After backward.
   void end_of_step();
@@ -40,20 +50,23 @@ class UnitValues {
  private:
   void change_uses(int by);
   void need(size_t unit);
+  void outdate();
+  void hide_old_values();
   void refresh_all();
   void start_gather(size_t unit);
-  void agree_to_gather(size_t unit) const;
+  void agree_to_gather(size_t unit);
   void release_idle_units(std::optional<size_t> except = {});
   const std::string& first_name(size_t unit) const { return units_.at(unit).members()[0].name; }
 
   std::vector<ShardUnit>& units_;
   UnitGroups groups_;
+  Agreement agreement_;
   bool keep_parameters_;
   std::vector<int> in_use_;  // how many operators use each unit now, and holds
   int holds_ = 0;
   GatherOrder order_;
   bool old_ = false;        // a shard was written to since the last gather
-  bool rewritten_ = false;  // the ranks may have written different values while all was whole
+  bool rewritten_ = false;  // values may have been written while all was whole: they are compared before their next use
   bool written_ = false;    // a shard was written to since the last backward
 };
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <shared_mutex>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 
@@ -75,6 +76,7 @@ const std::vector<bool>& changed_inputs(const at::RecordFunction& operation) {
   thread_local std::unordered_map<const char*, std::vector<bool>> known;
   const auto [item, is_new] = known.try_emplace(operation.name());
   if (!is_new) return item->second;
+  if (std::string_view(operation.name()) == "aten::requires_grad_") return item->second;  // no number changes
   if (const std::optional<c10::FunctionSchema> schema = operation.operator_schema())
     for (const c10::Argument& argument : schema->arguments())
       item->second.push_back(argument.alias_info() != nullptr && argument.alias_info()->isWrite());

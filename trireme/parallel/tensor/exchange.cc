@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 
 namespace trireme::parallel {
@@ -33,8 +34,8 @@ Group held(const c10::IValue& value) {
 
 std::vector<Tensor> equal_parts(const Tensor& tensor, int64_t dim, const Group& group) {
   if (tensor.size(dim) % group.size() != 0)
-    throw UsageError("rank {}: dimension {} of a tensor of shape {} has {} elements, which {} ranks do not divide",
-                     group.rank(), dim, c10::str(tensor.sizes()), tensor.size(dim), group.size());
+    throw UsageError("{}: dimension {} of a tensor of shape {} has {} elements, which {} ranks do not divide",
+                     own_place(group), dim, c10::str(tensor.sizes()), tensor.size(dim), group.size());
   return tensor.chunk(group.size(), dim);
 }
 
@@ -200,10 +201,10 @@ void require_summed_gradients(const Tensor& part, const Group& group) {
     // A leaf of the part's own shape is an activation: the input of a checkpoint() or of a stage.
     if (leaf && leaf->variable.sizes() != part.sizes())
       throw UsageError(
-          "rank {} of {}: a parameter of shape {} was used on a part of the sequence, of shape {}, and its gradient is "
+          "{}: a parameter of shape {} was used on a part of the sequence, of shape {}, and its gradient is "
           "not summed over the ranks; use nn::ParallelLayerNorm with sequence_parallel, or "
           "nn::sequence_shared(parameter, group) in place of the parameter",
-          group.rank(), group.size(), c10::str(leaf->variable.sizes()), c10::str(part.sizes()));
+          own_place(group), c10::str(leaf->variable.sizes()), c10::str(part.sizes()));
     for (const torch::autograd::Edge& edge : node.next_edges())
       if (edge.is_valid()) left.push_back(edge.function.get());
   }

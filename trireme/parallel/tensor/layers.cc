@@ -3,7 +3,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/torch.h>
 
+#include <bit>
+
 #include "trireme/comm/collectives.h"
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/optim/split_tensors.h"
 #include "trireme/parallel/random.h"
@@ -21,8 +24,8 @@ using torch::autograd::variable_list;
 int64_t part_of(int64_t size, const char* layer, const char* what, const Group& group) {
   group.state();  // a member?
   if (size < 1 || size % group.size() != 0)
-    throw UsageError("{}: {} {} do not divide among {} ranks; take a multiple of {}", layer, size, what, group.size(),
-                     group.size());
+    throw UsageError("{}: {}: {} {} do not divide among {} ranks; take a multiple of {}", own_place(group), layer, size,
+                     what, group.size(), group.size());
   detail::require_same_random(group, torch::kCPU, fmt::format("their parts of a {} would not be of one layer", layer),
                               "call torch::manual_seed with one seed on every rank before the layers are made");
   return size / group.size();
@@ -43,8 +46,8 @@ std::shared_ptr<const optim::SplitTensors> split_along(int64_t dim, const Group&
   };
   const auto cut = [dim, group](const Tensor&, const Tensor& whole) {
     if (whole.size(dim) % group.size() != 0)
-      throw UsageError("dimension {} of a saved tensor of shape {} does not divide among {} ranks", dim,
-                       c10::str(whole.sizes()), group.size());
+      throw UsageError("{}: dimension {} of a saved tensor of shape {} does not divide among {} ranks",
+                       own_place(group), dim, c10::str(whole.sizes()), group.size());
     return own_part(whole, dim, group);
   };
   auto how = std::make_shared<optim::SplitTensors>();
@@ -52,8 +55,16 @@ std::shared_ptr<const optim::SplitTensors> split_along(int64_t dim, const Group&
   how->max = [group](const Tensor& value) { all_reduce(value, ReduceOp::max, group); };
   how->join = gather;
   how->cut = cut;
+  how->sizes = [dim, group](const Tensor& part) {
+    std::vector<int64_t> sizes = part.sizes().vec();
+    sizes[static_cast<size_t>(dim)] *= group.size();
+    return sizes;
+  };
   how->whole = [gather](const Tensor& parameter) { return gather(parameter, parameter); };
-  how->local = cut;
+  how->put = [](const Tensor& parameter, const Tensor& part) {
+    const torch::NoGradGuard no_grad;
+    parameter.copy_(part);
+  };
   how->ranks = group.ranks();
   return how;
 }
@@ -90,22 +101,48 @@ void require_within(const Tensor& numbers, int64_t count, const char* what) {
                      numbers.max().item<int64_t>(), count - 1);
 }
 
-// Ranks with other batches would each compute a part of something else. The sum of two numbers of each rank, the larger one
-// of which wins, is 0 if they are the same.
+// Ranks with other batches would each compute a part of something else. On a GPU the verdict stays there.
+void require_same_inputs(const Tensor& same, const Group& group, const char* what) {
+  if (same.is_cuda())
+    return at::_assert_async(same, fmt::format("{}: the ranks of this axis have different inputs", what));
+  if (!same.item<bool>())
+    throw UsageError(
+        "{}: {}: the ranks of this axis have different inputs, and each would compute its part of something "
+        "else; give all of them the same batch, by a Loader over mesh[\"data\"]",
+        own_place(group), what);
+}
+
+// The sum of two numbers of each rank, the larger one of which wins, is 0 if they are the same.
 void require_same(const Tensor& numbers, const Group& group, const char* what) {
   if (group.size() == 1) return;
   const Tensor places = torch::arange(1, numbers.numel() + 1, numbers.options().dtype(torch::kLong));
   const Tensor sum = ((numbers.flatten().to(torch::kLong) + 1) * (places * 2654435761 + 40503)).sum();
   const Tensor both = torch::stack({sum, -sum});
   all_reduce(both, ReduceOp::max, group);
-  const Tensor same = both.sum().eq(0);
-  if (numbers.is_cuda())
-    return at::_assert_async(same, fmt::format("{}: the ranks of this axis have different inputs", what));
-  if (!same.item<bool>())
-    throw UsageError(
-        "rank {} of {}: {}: the ranks of this axis have different inputs, and each would compute its part of something "
-        "else; give all of them the same batch, by a Loader over mesh[\"data\"]",
-        group.rank(), group.size(), what);
+  require_same_inputs(both.sum().eq(0), group, what);
+}
+
+// Numbers without a pattern, from -1 to 1.
+Tensor scattered(int64_t count, double seed, const Tensor& like) {
+  const Tensor places = torch::arange(1, count + 1, like.options().dtype(torch::kDouble));
+  return (places * seed).square().sin();
+}
+
+// The same of activations, in calls 1, 2, 4, 8 and so on of a layer. Kernels of different machines may round differently,
+// so it compares projections: those of other batches differ by about as much as they are large. Numbers that are not
+// finite pass.
+void require_same_activations(const Tensor& x, uint64_t call, const Group& group, const char* what) {
+  if (group.size() == 1 || !std::has_single_bit(call) || x.numel() == 0) return;
+  constexpr double kRounding = 0.05;
+  const torch::NoGradGuard no_grad;
+  const Tensor weights = scattered(x.size(-1), 1.3, x).to(x.scalar_type()).unsqueeze(0);
+  const Tensor rows = torch::linear(x.detach(), weights).flatten().to(torch::kDouble);
+  std::vector<Tensor> sums{rows.square().sum().sqrt()};
+  for (const double seed : {0.7, 1.1, 1.9, 2.3}) sums.push_back(rows.dot(scattered(rows.numel(), seed, x)));
+  const Tensor mine = torch::stack(sums);
+  const Tensor both = torch::stack({mine, -mine});
+  all_reduce(both, ReduceOp::max, group);
+  require_same_inputs(both.sum(0).gt(kRounding * both[0][0]).any().logical_not(), group, what);
 }
 
 // Which of the numbers lie in this rank's part, and where there; elsewhere 0.
@@ -162,6 +199,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(int64_t in, int64_t out, cons
 }
 
 Tensor ColumnParallelLinearImpl::forward(const Tensor& x) {
+  if (!options_.sequence_parallel) require_same_activations(x, ++calls_, group_, "ColumnParallelLinear");
   const Tensor y = options_.sequence_parallel ? parallel::sequence_column_linear(x, weight, bias, group_)
                                               : parallel::column_linear(x, weight, bias, group_);
   return options_.gather_output ? parallel::move(y, {Move::gather, Move::part}, group_) : y;
@@ -184,6 +222,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(int64_t in, int64_t out, const Grou
 }
 
 Tensor RowParallelLinearImpl::forward(const Tensor& x) {
+  if (!options_.input_is_parallel) require_same_activations(x, ++calls_, group_, "RowParallelLinear");
   const Tensor part = options_.input_is_parallel ? x : parallel::move(x, {Move::part, Move::gather}, group_);
   const Tensor y = summed(torch::linear(part, weight), options_.sequence_parallel, group_);
   if (!bias.defined()) return y;

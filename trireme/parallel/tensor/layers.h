@@ -12,8 +12,9 @@
 // Norms of gradients (optim::clip_grad_norm), loss scaling and checkpoints know the parts: checkpoints hold whole tensors
 // and fit any number of ranks. DataParallel goes over another axis of the mesh; over this one it is refused.
 //
-// Every rank of the group gives the same input at the same places. Parameters that are not split get the same gradients on
-// every rank. A size that the ranks do not divide is a UsageError with both numbers.
+// Every rank of the group gives the same input at the same places; layers compare theirs in calls 1, 2, 4, 8 and so on, and
+// other inputs are a UsageError. Parameters that are not split get the same gradients on every rank. A size that the ranks
+// do not divide is a UsageError with both numbers.
 //
 // With sequence_parallel the activations between a RowParallelLinear and the next ColumnParallelLinear, [batch, sequence,
 // width], are split too: each rank has its part of the sequence, which saves their memory and the work on them (sequence.h).
@@ -55,6 +56,7 @@ class ColumnParallelLinearImpl : public torch::nn::Module {
   Group group_;
   std::shared_ptr<const optim::SplitTensors> split_;
   ColumnParallelOptions options_;
+  uint64_t calls_ = 0;  // of forward
 };
 TORCH_MODULE(ColumnParallelLinear);
 
@@ -79,6 +81,7 @@ class RowParallelLinearImpl : public torch::nn::Module {
   Group group_;
   std::shared_ptr<const optim::SplitTensors> split_;
   RowParallelOptions options_;
+  uint64_t calls_ = 0;  // of forward
 };
 TORCH_MODULE(RowParallelLinear);
 

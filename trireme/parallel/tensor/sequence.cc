@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/parallel/tensor/exchange.h"
 
@@ -28,12 +29,11 @@ Tensor sequence_shared(const Tensor& parameter, const Group& group) {
 void require_sequence(const Tensor& x, const Group& group) {
   group.state();  // a member?
   if (x.dim() < 2)
-    throw UsageError("rank {} of {}: a sequence has the shape [batch, sequence, width], not {}", group.rank(),
-                     group.size(), c10::str(x.sizes()));
+    throw UsageError("{}: a sequence has the shape [batch, sequence, width], not {}", own_place(group),
+                     c10::str(x.sizes()));
   if (x.size(kSequence) % group.size() != 0)
-    throw UsageError(
-        "rank {}: sequence_parallel: a sequence of {} does not divide among {} ranks; take a multiple of {}",
-        group.rank(), x.size(kSequence), group.size(), group.size());
+    throw UsageError("{}: sequence_parallel: a sequence of {} does not divide among {} ranks; take a multiple of {}",
+                     own_place(group), x.size(kSequence), group.size(), group.size());
 }
 
 ParallelLayerNormImpl::ParallelLayerNormImpl(int64_t width, const Group& group, const ParallelLayerNormOptions& options)

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "trireme/comm/members.h"
 #include "trireme/core/error.h"
 #include "trireme/parallel/random.h"
 
@@ -19,12 +20,12 @@ TransformerBlockOptions checked(TransformerBlockOptions options, const Group& gr
     throw UsageError("ParallelTransformerBlock: {} heads do not divide a width of {}; take a multiple of {}",
                      options.heads, options.width, options.heads);
   if (options.heads % group.size() != 0)
-    throw UsageError("ParallelTransformerBlock: {} heads do not divide among {} ranks; take a multiple of {}",
-                     options.heads, group.size(), group.size());
+    throw UsageError("{}: ParallelTransformerBlock: {} heads do not divide among {} ranks; take a multiple of {}",
+                     own_place(group), options.heads, group.size(), group.size());
   if (options.hidden < 1 || options.hidden % group.size() != 0)
     throw UsageError(
-        "ParallelTransformerBlock: a hidden width of {} does not divide among {} ranks; take a multiple of {}",
-        options.hidden, group.size(), group.size());
+        "{}: ParallelTransformerBlock: a hidden width of {} does not divide among {} ranks; take a multiple of {}",
+        own_place(group), options.hidden, group.size(), group.size());
   if (!(options.dropout >= 0 && options.dropout < 1))
     throw UsageError("ParallelTransformerBlock: dropout is {}; it must be at least 0 and below 1", options.dropout);
   return options;

@@ -9,6 +9,7 @@
 #include "trireme/core/log.h"
 #include "trireme/train/trainer/make_dataset.h"
 #include "trireme/train/trainer/memory.h"
+#include "trireme/watch/report.h"
 
 namespace trireme::trainer {
 namespace {
@@ -53,6 +54,7 @@ void Evaluator::measure(const RoleModels& net, const AmpOptions& amp, const data
 
 Results Evaluator::run(const RoleModels& net, const AmpOptions& amp, const EvaluationOptions& options) {
   const torch::NoGradGuard no_grad;
+  const watch::PhaseScope phase(watch::Phase::evaluation);
   net.set_training(false);
   meter_.reset();
   const std::string mark = options.averaged ? "[EMA]" : "";
@@ -74,6 +76,7 @@ Results Evaluator::run(const RoleModels& net, const AmpOptions& amp, const Evalu
   });
   const Results results = meter_.measured(ranks_).results;
   log_info("{}", eval_average_line(place, mark, results));
+  for (const auto& [name, value] : results) watch::report((options.averaged ? "eval_ema/" : "eval/") + name, value);
   return results;
 }
 

@@ -79,17 +79,20 @@ MadeDataset images(const config::Dataset& dataset, data::ImageList list, const f
   const bool labelled = std::find(labels.begin(), labels.end(), data::ImageList::kUnlabelled) == labels.end();
   image::Transforms transforms = preprocess::make_transforms(dataset.transform_ops, dataset.node.at("transform_ops"));
   const auto bytes = static_cast<int64_t>(transforms.elements() * sizeof(float));
-  const data::ImageDatasetOptions options{
-      .root = root, .bad_share = dataset.bad_share, .bad_at_least = dataset.bad_at_least};
+  const data::ImageDatasetOptions options{.root = root,
+                                          .packed = dataset.packed_file,
+                                          .bad_share = dataset.bad_share,
+                                          .bad_at_least = dataset.bad_at_least};
   try {
     return {std::make_shared<data::ImageDataset>(std::move(list), std::move(transforms), options), bytes, labelled};
   } catch (const UsageError& error) {
-    dataset.node.at("image_root").fail("{}", error.what());
+    dataset.node.at(dataset.packed_file.empty() ? "image_root" : "packed_file").fail("{}", error.what());
   }
 }
 
 MadeDataset from_list(const config::Dataset& dataset, const DataNeeds& needs) {
-  const fs::path root = need_folder(dataset.node, "image_root");
+  const fs::path root =
+      dataset.packed_file.empty() ? need_folder(dataset.node, "image_root") : fs::path(dataset.image_root);
   data::ImageList list = read_list(dataset, needs);
   if (needs.labels && list.class_num() < needs.class_num)
     log_info("{}: {} pictures, labels below {}; Arch.class_num is {}", dataset.cls_label_path, list.size(),

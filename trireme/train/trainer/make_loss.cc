@@ -43,6 +43,8 @@ Tensor sum_of(const Range& range, Function value) {
 /// A function of scores and labels, for the main model or the ones a distillation names.
 template <typename Options>
 Value of_models(const Loss& loss, LossFunction<Options> function, const Options& options) {
+  config::warn_ignored(loss.params, "model_name_pairs",
+                       fmt::format("{} is taken of each model by itself; name them in model_names", loss.name));
   return [=, roles = loss.model_names](const Outputs& outputs, const Tensor& target) {
     if (roles.empty()) return function(outputs.main(), target, options);
     return sum_of(roles, [&](const std::string& role) { return function(outputs.of(role), target, options); });
@@ -72,6 +74,8 @@ template <typename Function>
 Value of_pairs(const Loss& loss, Function function) {
   if (loss.model_name_pairs.empty())
     loss.params.fail("{} compares two models; name them: model_name_pairs: [[\"Student\", \"Teacher\"]]", loss.name);
+  config::warn_ignored(loss.params, "model_names",
+                       fmt::format("{} compares two models; model_name_pairs names them", loss.name));
   return [function, pairs = loss.model_name_pairs](const Outputs& outputs, const Tensor& target) {
     return sum_of(pairs,
                   [&](const auto& pair) { return function(outputs.of(pair.first), outputs.of(pair.second), target); });

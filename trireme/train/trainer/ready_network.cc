@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "trireme/core/env.h"
 #include "trireme/parallel/sync_batch_norm.h"
 #include "trireme/train/trainer/make_model.h"
 #include "trireme/train/trainer/make_step.h"
@@ -50,6 +51,10 @@ bool syncs_batch_norm(const config::Arch& arch) {
 
 }  // namespace
 
+void choose_convolutions(c10::Device device) {
+  if (device.is_cuda()) at::globalContext().setBenchmarkCuDNN(env::get("FLAGS_cudnn_exhaustive_search") != "0");
+}
+
 train::Ranks ready_ranks(const config::Global& global) {
   if (global.device == config::Device::cpu) return train::Ranks(torch::kCPU);
   train::Ranks ranks;
@@ -57,6 +62,7 @@ train::Ranks ready_ranks(const config::Global& global) {
     global.node.at("device").fail(
         "rank {} has no GPU that could be used (`trireme doctor` tells why); to train on the CPU: -o Global.device=cpu",
         ranks.me().rank);
+  choose_convolutions(ranks.device());
   return ranks;
 }
 
@@ -79,7 +85,7 @@ RoleModels ready_to_evaluate(const config::TrainConfig& config, const train::Ran
   require_classification(config.global);
   const config::Global& global = config.global;
   const std::string weights = global.pretrained_model.empty() ? global.checkpoints : global.pretrained_model;
-  if (weights.empty() && !config.arch.pretrained.wanted)
+  if (weights.empty() && !config.arch.main().pretrained.wanted)
     global.node.fail("which weights are to be evaluated? name them by -o Global.pretrained_model={}",
                      (output_folder(config) / "best_model").string());
   seed(config, ranks);

@@ -18,6 +18,10 @@ namespace trireme::trainer {
 /// the file wants a GPU and there is none.
 train::Ranks ready_ranks(const config::Global& global);
 
+/// On a GPU: cuDNN tries all its convolutions on the first batch of each shape, unless FLAGS_cudnn_exhaustive_search=0.
+/// A run has few shapes, so the trials pay.
+void choose_convolutions(c10::Device device);
+
 struct InitialWeights {
   bool own_weights = false;  ///< a checkpoint has them: Arch.pretrained is not looked at
 };

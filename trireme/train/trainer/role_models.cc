@@ -4,22 +4,15 @@
 #include <torch/torch.h>
 
 #include "trireme/core/error.h"
+#include "trireme/nn/channels_last.h"
+#include "trireme/train/channels_last.h"
 #include "trireme/train/trainer/memory.h"
 
 namespace trireme::trainer {
 namespace {
 
-constexpr int64_t kImageDims = 4;
-
-torch::Tensor channels_last(const torch::Tensor& tensor) {
-  return tensor.dim() == kImageDims ? tensor.contiguous(torch::MemoryFormat::ChannelsLast) : tensor;
-}
-
-/// The same with the strides that gradients will have, also where one channel leaves a choice: the exchange of
-/// gradients lays its buckets out after the weights.
-torch::Tensor with_channels_last(const torch::Tensor& weight) {
-  if (weight.dim() != kImageDims) return weight;
-  return torch::empty_like(weight, weight.options().memory_format(torch::MemoryFormat::ChannelsLast)).copy_(weight);
+torch::Tensor laid_out(const torch::Tensor& images) {
+  return train::may_use_channels_last() ? train::to_channels_last(images) : images;
 }
 
 std::shared_ptr<torch::nn::Module> module_of(const std::vector<RoleModels::Part>& parts) {
@@ -77,7 +70,7 @@ torch::Tensor RoleModels::run(const Part& part, const torch::Tensor& images) con
 }
 
 Outputs RoleModels::forward(const torch::Tensor& images) const {
-  const torch::Tensor input = channels_last(images);
+  const torch::Tensor input = laid_out(images);
   Outputs outputs(main_);
   for (const Part& part : parts_) outputs.add(part.role, run(part, input));
   return outputs;
@@ -85,7 +78,7 @@ Outputs RoleModels::forward(const torch::Tensor& images) const {
 
 Outputs RoleModels::forward_main(const torch::Tensor& images) const {
   Outputs outputs(main_);
-  outputs.add(main_, run(main_part(), channels_last(images)));
+  outputs.add(main_, run(main_part(), laid_out(images)));
   return outputs;
 }
 
@@ -94,10 +87,9 @@ void RoleModels::set_training(bool training) const {
 }
 
 void RoleModels::to(const torch::Device& device) const {
-  const torch::NoGradGuard no_grad;
   for (const Part& part : parts_) {
     part.model->to(device);
-    for (torch::Tensor& parameter : part.model->parameters()) parameter.set_data(with_channels_last(parameter));
+    if (train::may_use_channels_last()) nn::to_channels_last(*part.model);
   }
 }
 

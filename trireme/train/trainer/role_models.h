@@ -5,7 +5,8 @@
 //   outputs.of("Teacher");
 //
 // Frozen models run without gradient and in evaluation mode, so that nothing of them ever changes, and take no part in
-// what trained() gives to optimizer, exchange of gradients and checkpoints. Models lie in memory channels last.
+// what trained() gives to optimizer, exchange of gradients and checkpoints. Models lie in memory channels last
+// (unless TRIREME_CHANNELS_LAST=0).
 #pragma once
 
 #include <torch/types.h>

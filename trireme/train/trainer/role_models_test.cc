@@ -5,7 +5,9 @@
 #include <torch/torch.h>
 
 #include "trireme/config/document.h"
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
+#include "trireme/core/test_support.h"
 #include "trireme/models/models.h"
 #include "trireme/nn/distillation_losses.h"
 #include "trireme/nn/losses.h"
@@ -16,6 +18,7 @@
 #include "trireme/train/trainer/make_optimizer.h"
 #include "trireme/train/trainer/make_step.h"
 #include "trireme/train/trainer/memory.h"
+#include "trireme/train/trainer/ready_network.h"
 
 namespace trireme::trainer {
 namespace {
@@ -85,6 +88,15 @@ TEST(RoleModels, WeightsLieChannelsLast) {
   }
 }
 
+TEST(RoleModels, OnAGpuConvolutionsAreChosenByTrial) {
+  choose_convolutions(torch::kCUDA);
+  EXPECT_TRUE(at::globalContext().benchmarkCuDNN());
+  env::set("FLAGS_cudnn_exhaustive_search", "0");
+  choose_convolutions(torch::kCUDA);
+  EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
+  env::set("FLAGS_cudnn_exhaustive_search", std::nullopt);
+}
+
 // Unlabelled samples come last; a loss of labels sees the first ones only, one of two models sees all.
 TEST(Losses, SeeTheSamplesTheyCanUse) {
   const Losses both = losses(std::string(kArch) + R"(
@@ -138,6 +150,23 @@ TEST(Losses, RefuseWithThePlace) {
   EXPECT_EQ(refusal("DistillationDistanceLoss: {model_name_pairs: [[Student, Teacher]], key: logits}"), "");
   EXPECT_THAT(refusal("DistillationDistanceLoss: {model_name_pairs: [[Student, Teacher]], key: blocks5}"),
               testing::HasSubstr("f.yaml:4: Loss.Train.0.DistillationDistanceLoss.key: 'blocks5' is not supported"));
+}
+
+// A student's DMLLoss with model_names would be taken of other models than its author thinks.
+TEST(Losses, WarnOfModelsThatTheyDoNotLookAt) {
+  const auto warnings = [](const std::string& loss) {
+    const CaughtLog log;
+    losses(std::string(kArch) + "Loss:\n  Train:\n    - " + loss);
+    return log.lines();
+  };
+  EXPECT_THAT(warnings("DistillationGTCELoss: {model_name_pairs: [[Student, Teacher]]}"),
+              testing::ElementsAre(testing::AllOf(
+                  testing::HasSubstr("f.yaml:4: Loss.Train.0.DistillationGTCELoss.model_name_pairs: "),
+                  testing::HasSubstr("is ignored: DistillationGTCELoss is taken of each model by itself"))));
+  EXPECT_THAT(warnings("DistillationDMLLoss: {model_name_pairs: [[Student, Teacher]], model_names: [Student]}"),
+              testing::ElementsAre(
+                  testing::HasSubstr("model_names: a list of 1 is ignored: DistillationDMLLoss compares two")));
+  EXPECT_THAT(warnings("DistillationDMLLoss: {model_name_pairs: [[Student, Teacher]]}"), testing::IsEmpty());
 }
 
 config::TrainConfig training(const std::string& arch, const std::string& optimizer) {

@@ -15,6 +15,7 @@
 #include "trireme/train/trainer/make_optimizer.h"
 #include "trireme/train/trainer/make_step.h"
 #include "trireme/train/trainer/ready_network.h"
+#include "trireme/watch/report.h"
 
 namespace trireme::trainer {
 namespace {
@@ -181,6 +182,7 @@ void Trainer::end_batch() {
     const std::string memory = config_.global.print_mem_info ? memory_text() : "";
     log_info("{}", train_line(place_, lr, loop_->results(), pace_, memory));
     draw("train", loop_->results());
+    watch::report("lr", lr_);
     pace_.reset();
   }
   if (place_.step == kWarmIters) pace_.reset();

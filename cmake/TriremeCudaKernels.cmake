@@ -1,0 +1,56 @@
+# trireme_cuda_kernels(TARGET plugin OPERATORS file.cc KERNELS a.cu b.cu): compiles kernels with nvcc and adds them, and the
+# operators that call them, to the plugin. nvcc is looked for beside the CUDA headers and in PATH; without one of the
+# version of libtorch's CUDA the plugin works as before, and layers on a GPU are libtorch's own.
+#
+# TRIREME_CUDA_ARCHITECTURES are those that machine code is made for (PTX of the last for newer ones).
+set(TRIREME_CUDA_ARCHITECTURES "75;80;90" CACHE STRING "Compute capabilities of the CUDA kernels, without the dot")
+
+function(_trireme_nvcc_problem result)
+  set(${result} "no nvcc" PARENT_SCOPE)
+  find_program(TRIREME_NVCC nvcc HINTS ${TRIREME_CUDA_INCLUDE_DIR}/../bin $ENV{CUDA_HOME}/bin $ENV{CUDA_PATH}/bin
+    /usr/local/cuda/bin)
+  if(NOT TRIREME_NVCC)
+    return()
+  endif()
+  execute_process(COMMAND ${TRIREME_NVCC} --version OUTPUT_VARIABLE text)
+  string(REGEX MATCH "release ([0-9]+)" unused "${text}")
+  set(version ${CMAKE_MATCH_1})
+  file(GLOB cudart ${TRIREME_TORCH_ROOT}/../nvidia/cu*/lib/libcudart.so.${version})
+  set(${result} "" PARENT_SCOPE)
+  if(NOT cudart)
+    set(${result} "${TRIREME_NVCC} is of CUDA ${version}, which is not libtorch's" PARENT_SCOPE)
+  endif()
+endfunction()
+
+function(trireme_cuda_kernels)
+  cmake_parse_arguments(ARG "" "TARGET;OPERATORS" "KERNELS" ${ARGN})
+  _trireme_nvcc_problem(problem)
+  if(problem)
+    message(STATUS "CUDA kernels: no (${problem})")
+    return()
+  endif()
+  message(STATUS "CUDA kernels: yes (${TRIREME_NVCC})")
+  set(code)
+  foreach(architecture IN LISTS TRIREME_CUDA_ARCHITECTURES)
+    list(APPEND code -gencode arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  list(GET TRIREME_CUDA_ARCHITECTURES -1 newest)
+  list(APPEND code -gencode arch=compute_${newest},code=compute_${newest})
+  foreach(kernel IN LISTS ARG_KERNELS)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${kernel}.o)
+    get_filename_component(folder ${object} DIRECTORY)
+    file(MAKE_DIRECTORY ${folder})
+    add_custom_command(OUTPUT ${object} DEPENDS ${kernel} DEPFILE ${object}.d COMMENT "Compiling ${kernel}"
+      COMMAND ${TRIREME_NVCC} -std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler -fPIC ${code} -I${PROJECT_SOURCE_DIR}
+        -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${kernel} -o ${object})
+    list(APPEND objects ${object})
+  endforeach()
+  add_custom_target(${ARG_TARGET}_kernels DEPENDS ${objects})
+  add_library(${ARG_TARGET}_operators OBJECT ${ARG_OPERATORS})
+  set_target_properties(${ARG_TARGET}_operators PROPERTIES CXX_CLANG_TIDY "")
+  target_include_directories(${ARG_TARGET}_operators SYSTEM PRIVATE ${TRIREME_CUDA_INCLUDE_DIR})
+  target_include_directories(${ARG_TARGET}_operators PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${ARG_TARGET}_operators PRIVATE trireme_options Trireme::torch)
+  add_dependencies(${ARG_TARGET} ${ARG_TARGET}_kernels)
+  target_link_libraries(${ARG_TARGET} PRIVATE ${ARG_TARGET}_operators ${objects})
+endfunction()

@@ -1,0 +1,38 @@
+// A model in training as one process has it, whichever way the ranks split it: what the tests of equality compare.
+#pragma once
+
+#include <string>
+
+#include "cases.h"
+
+namespace trireme::test {
+
+struct WholeModel {
+  io::TensorMap parameters;  // and buffers
+  io::TensorMap gradients;
+  io::TensorMap states;  // of the optimizer: "adam/state/fc.weight/exp_avg"
+};
+
+/// After a step, before its gradients are cleared. `stepped` names what the optimizer steps, or its wholes. Called by every
+/// rank; of a pipeline each gets the tensors of its own layers, and the first of a pipe all but the others' gradients.
+WholeModel whole_model(const TrainingState& state, const io::TensorMap& stepped);
+
+/// Of io::optimizer_state(), without the numbers and options of its groups.
+io::TensorMap states_of(const io::TensorMap& optimizer);
+
+/// What this rank got is as expected, and rank 0 got all parameters and states. Buffers are not compared.
+void require_like(const World& world, const WholeModel& got, const WholeModel& expected, double tolerance,
+                  const std::string& what, Where where = Where::current());
+
+/// All layouts where TRIREME_TEST_LAYOUTS is "all" or not set; else the first and every seventh after it: lists whose
+/// innermost loop is shorter have each of its turns among them.
+bool all_layouts_wanted();
+template <typename Layout>
+std::vector<Layout> wanted(const std::vector<Layout>& all) {
+  if (all_layouts_wanted()) return all;
+  std::vector<Layout> some;
+  for (size_t i = 0; i < all.size(); i += 7) some.push_back(all[i]);
+  return some;
+}
+
+}  // namespace trireme::test

@@ -1,0 +1,164 @@
+#include "trireme/launch/live/live_exchange.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <mutex>
+
+#include "trireme/core/error.h"
+#include "trireme/core/quiet_thread.h"
+#include "trireme/core/text.h"
+
+namespace trireme::launch {
+namespace {
+
+constexpr Millis kEvery{1'000};
+
+std::optional<int64_t> number_in(const std::optional<std::string>& text) {
+  return text ? parse_int(*text, 0, std::numeric_limits<int64_t>::max()) : std::nullopt;
+}
+
+}  // namespace
+
+LiveExchange::LiveExchange(Options options)
+    : options_(std::move(options)),
+      prefix_(fmt::format("live/{}/", options_.attempt)),
+      thread_(start_quiet_thread("the dashboard's exchange", [this] { exchange_until_stopped(); })) {}
+
+LiveExchange::~LiveExchange() {
+  stop();
+}
+
+void LiveExchange::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::string LiveExchange::key_of(const char* what, int node) const {
+  return fmt::format("{}{}/{}", prefix_, what, node);
+}
+
+void LiveExchange::finish(Deadline deadline) try {
+  stop();
+  if (options_.node != 0) {
+    tell();
+    options_.store->set(key_of("end", options_.node), "told");
+  } else {
+    await_others(deadline);
+    hear();
+  }
+} catch (const Error&) {
+  // The store is lost: the page keeps what has arrived.
+}
+
+void LiveExchange::await_others(Deadline deadline) try {
+  for (int node = 1; node < options_.nodes; ++node) options_.store->get(key_of("end", node), deadline);
+} catch (const PeerError&) {
+  if (!deadline.passed()) throw;
+}
+
+void LiveExchange::publish(const NodeView& view) {
+  std::string text = to_json(view);
+  const std::lock_guard lock(mutex_);
+  mine_ = std::move(text);
+}
+
+void LiveExchange::publish_trace(const NodeView& trace) {
+  std::string text = to_json(trace);
+  const std::lock_guard lock(mutex_);
+  trace_ = std::move(text);
+}
+
+std::optional<int> LiveExchange::wanted_log() const {
+  const std::lock_guard lock(mutex_);
+  return log_;
+}
+
+std::optional<int64_t> LiveExchange::epoch_ms() const {
+  const std::lock_guard lock(mutex_);
+  return epoch_;
+}
+
+std::vector<NodeView> LiveExchange::received() const {
+  std::vector<NodeView> views;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, received] : received_)
+    if (key.find("/node/") != std::string::npos) views.push_back(received.view);
+  return views;
+}
+
+std::map<int, NodeView> LiveExchange::take_traces() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(traces_, {});
+}
+
+void LiveExchange::want_log(int rank) {
+  const std::lock_guard lock(mutex_);
+  log_ = rank;
+}
+
+void LiveExchange::exchange_until_stopped() try {
+  if (options_.node == 0) options_.store->set(prefix_ + "epoch", std::to_string(options_.epoch_ms));
+  std::unique_lock lock(mutex_);
+  while (!stop_) {
+    lock.unlock();
+    options_.node == 0 ? hear() : tell();
+    lock.lock();
+    changed_.wait_for(lock, kEvery, [this]() TRIREME_REQUIRES(mutex_) { return stop_; });
+  }
+} catch (const Error&) {
+  // The store is lost, or refuses a value: the page no longer gets news of these ranks.
+}
+
+void LiveExchange::tell() {
+  std::string mine, trace;
+  {
+    const std::lock_guard lock(mutex_);
+    mine = mine_;
+    trace.swap(trace_);
+  }
+  if (!mine.empty()) options_.store->set(key_of("node", options_.node), mine);
+  if (!trace.empty()) options_.store->set(key_of("trace", options_.node), trace);
+  const auto epoch = number_in(options_.store->try_get(prefix_ + "epoch"));
+  const auto log = number_in(options_.store->try_get(prefix_ + "log"));
+  const std::lock_guard lock(mutex_);
+  epoch_ = epoch;
+  log_ = log ? std::optional(static_cast<int>(*log)) : std::nullopt;
+}
+
+void LiveExchange::hear() {
+  std::optional<int> log;
+  {
+    const std::lock_guard lock(mutex_);
+    log = log_;
+  }
+  if (log) options_.store->set(prefix_ + "log", std::to_string(*log));
+  for (const char* what : {"node/", "trace/"})
+    for (const auto& [key, text] : options_.store->list(prefix_ + what)) hear_one(key, text);
+}
+
+void LiveExchange::hear_one(const std::string& key, const std::string& text) {
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = received_.find(key);
+    if (known != received_.end() && known->second.text == text) return;
+  }
+  try {
+    NodeView view = node_view_from_json(text);
+    const std::lock_guard lock(mutex_);
+    Received& received = received_[key];
+    received.text = text;
+    if (key.find("/trace/") != std::string::npos)
+      traces_[view.node] = std::move(view);
+    else
+      received.view = std::move(view);
+  } catch (const PeerError&) {
+    // A launcher of another version: nothing is known about its ranks.
+  }
+}
+
+}  // namespace trireme::launch
