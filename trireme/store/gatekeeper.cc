@@ -29,7 +29,8 @@ Verdict Gatekeeper::judge(const wire::Message& message, const Visitor& visitor) 
   return {};
 }
 
-void Gatekeeper::left(const std::string& ip) {
+void Gatekeeper::left(const std::string& name, const std::string& ip) {
+  if (!enrolment_ || !enrolment_->has_joined(name)) return;
   const auto found = joins_.find(ip);
   if (found == joins_.end() || found->second == 0) return;
   --found->second;

@@ -32,8 +32,8 @@ class Gatekeeper {
  public:
   Gatekeeper(Token token, std::optional<TcpStoreServer::Enrolment> enrolment);
   Verdict judge(const wire::Message& message, const Visitor& visitor);
-  /// A named client has disconnected: its address may be enrolled again.
-  void left(const std::string& ip);
+  /// A named client has disconnected: if it had joined, its address may be enrolled again.
+  void left(const std::string& name, const std::string& ip);
 
  private:
   Verdict judge_hello(const wire::Message& message, const Visitor& visitor) const;

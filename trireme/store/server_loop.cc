@@ -343,7 +343,7 @@ void ServerLoop::drop(Id id) {
   }
   if (--admitted_[client->ip] == 0) admitted_.erase(client->ip);
   if (!client->name.empty()) {
-    gatekeeper_.left(client->ip);
+    gatekeeper_.left(client->name, client->ip);
     notify(options_.on_disconnect, client->name);
   }
 }

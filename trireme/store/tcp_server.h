@@ -38,7 +38,9 @@ class TcpStoreServer {
     /// Address as resolve_ip() writes it -> joins allowed; empty: any address.
     std::map<std::string, int> allowed_ips = {};
     int max_joins = INT_MAX;  ///< from all addresses together
-    // A place is free again when the client that took it, and gave a name, has disconnected.
+    /// A place is free again when a client of its address whose name this accepts has disconnected. Every process of a
+    /// job connects, but only its launchers have joined.
+    std::function<bool(const std::string& name)> has_joined = [](const std::string&) { return true; };
   };
 
   struct Options {

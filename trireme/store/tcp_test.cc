@@ -215,6 +215,22 @@ TEST_F(TcpTest, WhoHasLeftMayEnrolAgain) {
   EXPECT_TRUE(eventually(again));
 }
 
+// Else the first rank to end would let a stranger have the token.
+TEST_F(TcpTest, ARankThatEndsFreesNoPlace) {
+  Names went;
+  const auto server =
+      serve({.token = token_,
+             .enrolment =
+                 TcpStoreServer::Enrolment{
+                     .max_joins = 1, .has_joined = [](const std::string& name) { return !name.starts_with("rank "); }},
+             .on_disconnect = [&](const std::string& name) { went.add(name); }});
+  const auto node = join(*server, enrol(server->endpoint(), Deadline::in(20s)), "node 1");
+  join(*server, token_, "rank 1").reset();
+  ASSERT_TRUE(eventually([&] { return went.get().size() == 1; }));
+  const auto again = [&] { enrol(server->endpoint(), Deadline::in(20s)); };
+  EXPECT_THAT(message_of<PeerError>(again), HasSubstr("all 1 places are taken"));
+}
+
 TEST_F(TcpTest, EnrolmentOfAStrangerIsRefusedWithTheReason) {
   const auto server = serve(TcpStoreServer::Enrolment{.allowed_ips = {{"192.0.2.1", 1}}});
   const auto ask = [&] { enrol(server->endpoint(), Deadline::in(20s)); };
