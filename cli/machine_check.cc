@@ -6,7 +6,6 @@
 #include <sys/statvfs.h>
 
 #include <cstdio>
-#include <memory>
 #include <utility>
 
 #include "cli/commands.h"
@@ -66,8 +65,7 @@ void check_network() {
   for (const Interface& interface : local_interfaces())
     line(true, fmt::format("address {} on {}{}", interface.ip, interface.name,
                            interface.loopback ? " (this machine only)" : ""));
-  line(true, fmt::format("towards other machines: {}; the place of --master or of this machine in --ips may lead to "
-                         "another one, and --host chooses one",
+  line(true, fmt::format("towards other machines: {}; with --master or --ips it may be another one; --host chooses one",
                          default_way()));
 }
 
@@ -89,15 +87,21 @@ void check_shared_memory() {
                                              free >= kMinSharedMemory ? "" : "; in Docker use --shm-size=8g"));
 }
 
+struct Loaded {
+  int status = -1;  // of the loader, as pclose() tells
+  std::string text = {};
+};
+
 /// The shared libraries of a program, as the loader finds them, without running it: "libx.so => /lib/libx.so (0x7f…)".
-std::string libraries_of(const std::string& program) {
+Loaded libraries_of(const std::string& program) {
   const std::string command = "LD_TRACE_LOADED_OBJECTS=1 exec " + shell_word(program) + " 2>&1";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
-  std::string text;
+  FILE* const pipe = ::popen(command.c_str(), "r");
+  if (!pipe) return {};
+  Loaded loaded;
   char buffer[4096];
-  for (size_t count = 1; pipe && count > 0;)
-    text.append(buffer, count = std::fread(buffer, 1, sizeof buffer, pipe.get()));
-  return text;
+  for (size_t count = 1; count > 0;) loaded.text.append(buffer, count = std::fread(buffer, 1, sizeof buffer, pipe));
+  loaded.status = ::pclose(pipe);
+  return loaded;
 }
 
 // What trains is linked to libtorch; this program is not, so that it starts where libtorch does not.
@@ -106,18 +110,22 @@ void check_torch() {
   if (!program)
     return line(true,
                 "no libtorch: trireme-train is neither beside this program nor in PATH; only the launcher is here");
+  const Loaded loaded = libraries_of(*program);
   std::vector<std::string> missing;
   std::string found;
-  for (const std::string& each : split(libraries_of(*program), '\n')) {
+  for (const std::string& each : split(loaded.text, '\n')) {
     const std::vector<std::string> words = split(trim(each), ' ');  // "libx.so", "=>", its path or "not"
     if (words.size() < 3) continue;
     if (words[2] == "not") missing.push_back(words[0]);
     if (words[0] == "libtorch_cpu.so") found = words[2];
   }
-  if (missing.empty()) return line(true, fmt::format("libtorch: {}", found.empty() ? "inside " + *program : found));
-  line(false, fmt::format("{} cannot start: the loader does not find {}; install them, or add their folder to "
-                          "LD_LIBRARY_PATH",
-                          *program, join(missing, ", ")));
+  if (!missing.empty())
+    return line(false, fmt::format("{} cannot start: the loader does not find {}; install them, or add their folder to "
+                                   "LD_LIBRARY_PATH",
+                                   *program, join(missing, ", ")));
+  if (loaded.status != 0)
+    return line(false, fmt::format("{} cannot start: the loader fails; see: ldd {}", *program, shell_word(*program)));
+  line(true, fmt::format("libtorch: {}", found.empty() ? "inside " + *program : found));
 }
 
 // They may be left out: a program that infers needs one of them.

@@ -1,5 +1,6 @@
 """What bash offers behind `trireme`."""
 
+import re
 from pathlib import Path
 
 from trireme_test import ROOT, TRIREME, Case, main
@@ -23,6 +24,26 @@ class Completion(Case):
     def test_options_of_a_command(self):
         self.assertEqual(self.offered("launch", "--nn"), ["--nnodes"])
         self.assertIn("--max_restart", self.offered("launch", "-n", "2", "--ma"))
+
+    def test_every_command_offers_options(self):
+        """`help` offers commands instead."""
+        overview = self.start_command([TRIREME, "help"]).wait().out
+        apart = ("pack", "train", "eval", "export", "infer", "serve")  # not in a build without libtorch
+        commands = [name for name in re.findall(r"^  ([a-z]+)  ", overview, re.M) if name != "help"
+                    and (name not in apart or Path(TRIREME).with_name(f"trireme-{name}").exists())]
+        self.assertIn("doctor", commands)
+        for command in commands:
+            self.assertIn("--help", self.offered(command, "--"), command)
+
+    def test_options_of_doctor(self):
+        self.assertIn("--job", self.offered("doctor", "--jo"))
+        self.assertLessEqual({"--ips", "--ssh", "--nnodes"}, set(self.offered("doctor", "--")))
+
+    def test_the_job_of_doctor_is_an_option_like_others(self):
+        for words in (["--job", "nowhere"], ["--job=nowhere"]):
+            self.assert_usage(self.start_command([TRIREME, "doctor", *words]).wait(), "nowhere: not the log folder")
+        self.assert_usage(self.start_command([TRIREME, "doctor", "--job", "a", "--ips", "b"]).wait(), "--ips")
+        self.assert_usage(self.start_command([TRIREME, "doctor", "--job"]).wait(), "log folder")
 
     def test_files_elsewhere(self):
         self.assertEqual(self.offered("launch", "./tra"), [])

@@ -53,7 +53,8 @@ class Meeting(MachineCase):
 
     def test_unresolvable_name(self):
         result = self.start_on(self.alpha, "--ips", f"{self.alpha.address},no-such-host", "true").wait()
-        self.assert_usage(result, r"no-such-host")
+        self.assert_ends(result, 75)  # no name server answers here, which may change: not the fault of the command
+        self.assert_says(result, r"no-such-host")
 
     def test_same_machine_twice_under_two_names(self):
         result = self.start_on(self.alpha, "--ips", f"{self.alpha.address},alpha", "true").wait()

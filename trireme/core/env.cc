@@ -8,10 +8,11 @@
 #include <stdexcept>
 
 namespace trireme::env {
+namespace {
 
-const std::vector<Variable>& variables() {
-  static const std::vector<Variable> table = {
-      // --- read by the launcher; the command line wins over every one of them
+// The command line wins over every one of them.
+std::vector<Variable> launcher_variables() {
+  return {
       {"TRIREME_TOKEN_FILE", Use::launcher,
        "File (mode 0600) with the 64 hexadecimal digits that every node of a job must know. Default: "
        "~/.config/trireme/token."},
@@ -60,7 +61,11 @@ const std::vector<Variable>& variables() {
       {"JOB_COMPLETION_INDEX", Use::launcher,
        "Set by Kubernetes in a pod of an indexed Job: as --rank, with --nnodes."},
       {"HOSTNAME", Use::launcher, "In a pod of an indexed Job: pod 0, where the launchers meet, is called like it."},
-      // --- read by programs
+  };
+}
+
+std::vector<Variable> program_variables() {
+  return {
       {"PADDLE_PG_TIMEOUT", Use::program, "How long a collective may wait, in milliseconds (default 1800000)."},
       {"FLAGS_nccl_nrings", Use::program, "Number of NCCL rings, 1 to 8 (default 1)."},
       {"TRIREME_DATA_DIR", Use::program,
@@ -74,9 +79,9 @@ const std::vector<Variable>& variables() {
        "The messages that Trireme writes: debug, info (default), warning, error or off. For the launcher as "
        "--log_level; set_log_level() in a program wins."},
       {"TRIREME_CHECK", Use::program,
-       "Which ranks compare their calls before each collective, so that a disagreement is an error that names both "
-       "sides instead of a hang or a wrong result. Unset: in groups on several hosts (not with MPI). 1: with every "
-       "backend. 0: only ranks that share memory, which always do. It must be the same on every node."},
+       "Whether ranks compare their calls before each collective, so that a disagreement is an error that names both "
+       "sides instead of a hang or a wrong result. 1 (default): with every backend. 0: only ranks that share memory, "
+       "which always do. It must be the same on every node."},
       {"GLOG_v", Use::program,
        "3 or more: every collective is logged before it runs: rank, operation, number, shape, group."},
       {"FLAGS_benchmark", Use::program,
@@ -93,16 +98,15 @@ const std::vector<Variable>& variables() {
        "them on the first batch of each shape."},
       {"TRIREME_FUSED", Use::program,
        "0: networks train layer by layer, as libtorch's own layers do, instead of by fused passes over the batch (on "
-       "the "
-       "CPU float, on a GPU float, half and bfloat16; channels last)."},
+       "the CPU float, on a GPU float, half and bfloat16; channels last)."},
       {"TRIREME_GRAPH", Use::program, "0: no step of training runs as a CUDA graph."},
       {"TRIREME_SIMD", Use::program,
        "avx2, sse or portable: the fused passes use no wider vectors than these (portable: what every processor of the "
        "architecture has). Default: the widest that there are."},
       {"TRIREME_WITHOUT", Use::program,
        "Ways of being fast to go without, separated by commas, to find out which of them a figure or a fault comes "
-       "from: "
-       "blocks (inverted residual blocks train by their fused normalisations, not as one), fused_optimizers (a step "
+       "from: blocks (inverted residual blocks train by their fused normalisations, not as one), fused_optimizers (a "
+       "step "
        "updates one parameter after the other, by libtorch's own optimizers), streaming_stores (large results go "
        "through the caches), scaled_jpeg (training decodes the pixels of a crop at full size before it shrinks them). "
        "Networks: TRIREME_FUSED switches off blocks and normalisations."},
@@ -128,7 +132,11 @@ const std::vector<Variable>& variables() {
       {"SLURM_NODEID", Use::program, "Set by srun: as GROUP_RANK."},
       {"SLURM_STEP_NUM_NODES", Use::program, "Set by srun: as GROUP_WORLD_SIZE."},
       {"SLURM_NNODES", Use::program, "As SLURM_STEP_NUM_NODES, where that is not set."},
-      // --- set in every worker
+  };
+}
+
+std::vector<Variable> worker_variables() {
+  return {
       {"RANK", Use::worker, "Rank of the worker over all nodes."},
       {"WORLD_SIZE", Use::worker, "Number of workers over all nodes."},
       {"LOCAL_RANK", Use::worker, "Rank of the worker on its node; with GPUs, its index into CUDA_VISIBLE_DEVICES."},
@@ -179,10 +187,7 @@ const std::vector<Variable>& variables() {
       {"TRIREME_SPAWN", Use::worker,
        "Set in children of spawn(): which call made them, and their private descriptors."},
   };
-  return table;
 }
-
-namespace {
 
 bool is_listed(std::string_view name) {
   static const std::set<std::string_view> names = [] {
@@ -194,6 +199,15 @@ bool is_listed(std::string_view name) {
 }
 
 }  // namespace
+
+const std::vector<Variable>& variables() {
+  static const std::vector<Variable> table = [] {
+    std::vector<Variable> all = launcher_variables();
+    for (const auto& part : {program_variables(), worker_variables()}) all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
+  return table;
+}
 
 std::optional<std::string> get(std::string_view name) {
   if (!is_listed(name))

@@ -183,6 +183,9 @@ uint16_t port_of(const SocketAddress& address) {
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Deadline deadline) {
   Lookup lookup = look_up(host, port, AI_NUMERICHOST);
   if (lookup.error == EAI_NONAME) lookup = look_up_by(host, port, 0, earlier(deadline, Deadline::in(kResolveTime)));
+  if (lookup.error == EAI_AGAIN)
+    throw PeerError("cannot resolve host \"{}\": {}; check /etc/resolv.conf and the name server", host,
+                    ::gai_strerror(lookup.error));
   if (lookup.error != 0)
     throw UsageError("cannot resolve host \"{}\": {}; check the spelling, /etc/hosts and DNS", host,
                      ::gai_strerror(lookup.error));

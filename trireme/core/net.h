@@ -41,7 +41,7 @@ uint16_t port_of(const SocketAddress& address);
 inline constexpr std::chrono::seconds kResolveTime{20};
 
 /// All addresses of a host name (IPv4 first). Throws UsageError that names the host; PeerError when no name server
-/// answers by the deadline, or within kResolveTime.
+/// answers by the deadline, or within kResolveTime, or when one reports that it has no answer at the moment.
 std::vector<SocketAddress> resolve(const std::string& host, uint16_t port, Deadline deadline = Deadline::never());
 /// Numeric text of `host`'s first address.
 std::string resolve_ip(const std::string& host, Deadline deadline = Deadline::never());
@@ -75,7 +75,7 @@ std::optional<Interface> interface_with(const std::string& ip,
 /// The local address from which packets to `host` would leave.
 std::string source_ip_towards(const std::string& host);
 std::string host_name();
-/// The same with its domain, where the name server knows it and answers within a few seconds.
+/// The same with its domain, where the name server knows it and answers within kResolveTime.
 std::string full_host_name();
 
 }  // namespace trireme

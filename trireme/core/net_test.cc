@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "trireme/core/clock.h"
@@ -71,9 +73,29 @@ TEST(Resolve, AnUnknownNameIsNamed) {
   try {
     resolve("no-such-host.invalid", 1);
     FAIL();
-  } catch (const UsageError& error) {
+  } catch (const Error& error) {  // PeerError on a machine without a network: its name server cannot tell
     EXPECT_NE(std::string(error.what()).find("no-such-host.invalid"), std::string::npos);
   }
+}
+
+// In a child without a network: no name server can be asked.
+TEST(Resolve, ANameServerThatIsNotReachedIsAPeerError) {
+  constexpr int kNoNamespace = 9;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) ::_exit(kNoNamespace);
+    try {
+      resolve("no-such-host.invalid", 1);
+    } catch (const PeerError&) {
+      ::_exit(0);
+    } catch (...) {
+    }
+    ::_exit(1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoNamespace) GTEST_SKIP() << "no network namespaces here";
+  EXPECT_EQ(status, 0);
 }
 
 TEST(Tcp, ListensOnAFreePortAndConnects) {

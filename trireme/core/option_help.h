@@ -21,8 +21,8 @@ std::string help_text(const CommandSyntax& syntax);
 /// The options as a Markdown table, as docs/ show it.
 std::string markdown_table(const CommandSyntax& syntax);
 
-/// What --help prints: help_text() for "", markdown_table() for kMarkdown, manual_of() (manual.h) for kManual; UsageError
-/// for another topic.
+/// What --help prints: help_text() for "", markdown_table() for kMarkdown, manual_of() (manual.h) for kManual;
+/// UsageError for another topic.
 std::string help_for(const CommandSyntax& syntax, std::string_view topic);
 
 // --- the parts, for commands that arrange their help by themselves

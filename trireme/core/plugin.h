@@ -18,8 +18,8 @@ std::vector<std::string> library_folders();
 /// Once loaded, a plugin stays for the life of the process: code of it may be on any stack.
 class Plugin {
  public:
-  /// Looks in TRIREME_PLUGIN_DIR alone when that is set; else in ../lib (or lib64 and the like, as installed) and in the
-  /// program's own folder, seen from the program; then in library_folders().
+  /// Looks in TRIREME_PLUGIN_DIR alone when that is set; else in ../lib (or lib64 and the like, as installed) and in
+  /// the program's own folder, seen from the program; then in library_folders().
   static Plugin open(const std::string& file);
   /// Where it lies in these folders; it is not loaded, and may lie where the system looks even so.
   static std::optional<std::string> locate(const std::string& file);

@@ -30,8 +30,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<int64_t>
               "the handler may not wait for a lock");
 
 // A second signal sooner than this is part of the first, as in the launcher: timeout(1) sends each twice, to the
-// process and to its group. A batch system sends SIGTERM to every process of a job, and the launchers pass theirs on, from
-// node to node too; the process may be saving by then.
+// process and to its group. A batch system sends SIGTERM to every process of a job, and the launchers pass theirs on,
+// from node to node too; the process may be saving by then.
 int64_t repeat_ns(int number) {
   return number == SIGTERM ? 3'000'000'000 : 100'000'000;
 }

@@ -1,5 +1,5 @@
-// What moves a group's CPU tensors: a fixed rule of where its ranks run, and the user's wish. The launcher shows it, and
-// a group chooses its engine by it.
+// What moves a group's CPU tensors: a fixed rule of where its ranks run, and the user's wish. The launcher shows it,
+// and a group chooses its engine by it.
 //
 //   choose_transport({0, 0, 1, 1}, "auto")      hierarchical: two hosts with two ranks each
 #pragma once

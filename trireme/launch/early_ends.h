@@ -1,7 +1,7 @@
 // Ranks that ended with exit code 0 although other ranks needed them. The launchers note every rank that ends well; a
-// rank that gives up waiting notes which ranks it waited for (store/ended_ranks.h). Where both notes name one rank, that rank
-// is the culprit, and the ranks that waited are its victims. A rank that lives and was late is known to the watch for
-// hangs (hang_watch.h).
+// rank that gives up waiting notes which ranks it waited for (store/ended_ranks.h). Where both notes name one rank,
+// that rank is the culprit, and the ranks that waited are its victims. A rank that lives and was late is known to the
+// watch for hangs (hang_watch.h).
 //
 //   EarlyEnds ends(store, attempt);
 //   ends.note(ending);                                      // of a worker that ended with exit code 0

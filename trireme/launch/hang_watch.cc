@@ -15,8 +15,10 @@ using watch::Verdict;
 
 constexpr Millis kLookEvery{1'000};
 constexpr Millis kNoticeAfter{10'000};
-constexpr Millis kRepeatAfter{30'000};  // and three times that, and so on
-constexpr Millis kShareAfter{5'000};    // a shorter wait does not concern the other machines
+constexpr Millis kRepeatAfter{30'000};   // and three times that, and so on
+constexpr Millis kForgetAfter{120'000};  // without a wait that was worth a line
+constexpr Millis kMinPrompt{10};
+constexpr Millis kShareAfter{5'000};  // a shorter wait does not concern the other machines
 constexpr Millis kBlameAfter{1'000};
 constexpr Millis kBlameLasts{5'000};
 constexpr Millis kGap{5'000};  // this launcher was stopped, or its machine slept
@@ -60,7 +62,7 @@ Deadline HangWatch::next() const {
 
 // A part of the time after which the first thing must be said or known.
 Millis HangWatch::prompt_time() const {
-  return std::min({options_.timeout, options_.group_timeout, options_.link_timeout}) / 4;
+  return std::max(kMinPrompt, std::min({options_.timeout, options_.group_timeout, options_.link_timeout}) / 4);
 }
 
 Millis HangWatch::look_interval() const {
@@ -185,8 +187,10 @@ void HangWatch::say_waits(const std::vector<RankSnapshot>& ranks, Clock::time_po
   verdict_ = watch::judge(ranks, {.waited_ms = std::min(kNoticeAfter, options_.timeout / 2).count()});
   if (verdict_.kind == Verdict::Kind::none) {
     verdict_ = judge_after(options_.timeout, ranks);  // a step may take longer than 10 s
+    if (now - waited_at_ > kForgetAfter) said_.clear();
     return;
   }
+  waited_at_ = now;
   const Verdict& verdict = verdict_;
   // A slow rank is not named anew in every step.
   auto& said = said_[fmt::format("{} {}", watch::to_string(verdict.kind), verdict.culprit.value_or(-1))];

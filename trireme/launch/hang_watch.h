@@ -5,7 +5,8 @@
 //   hangs.look(workers, Clock::now());                   // in every turn of the loop; it looks once a second
 //   if (auto hang = hangs.take_proven()) …               // end the job
 //
-// Nothing here waits, except release() up to 1 s, and nothing ends a process of the job. On several machines the
+// Nothing here waits, except for a debugger that must be ended (look() and release(), up to 1 s), and nothing ends a
+// process of the job. On several machines the
 // launchers show each other their ranks (nodes/rank_views.h); the one whose rank is the culprit ends the job.
 #pragma once
 
@@ -120,6 +121,7 @@ class HangWatch {
   Clock::time_point looked_ = {};
   Clock::time_point watching_since_;
   std::map<std::string, Said> said_;
+  Clock::time_point waited_at_ = {};  // so long that a line was due
   std::optional<Pending> pending_;
   Clock::time_point next_verdict_ = {};
   Millis verdict_interval_;

@@ -47,11 +47,14 @@ class Child {
 class HangWatchTest : public testing::Test {
  protected:
   void wait_for_rank_1() {
-    rank_ = watch::Ring::map(rings_->fd(0), watch::Access::write);
-    watch::CallRecord call{.group = kWorld, .number = 1, .blocking = 1};
+    if (!rank_) {
+      rank_ = watch::Ring::map(rings_->fd(0), watch::Access::write);
+      group_ = rank_->start_group({.id = kWorld, .size = 2, .world = 1});
+    }
+    watch::CallRecord call{.group = kWorld, .number = ++calls_, .blocking = 1};
     std::strcpy(call.operation, "all_reduce");
-    call.started = watch::now_ns();
-    place_ = rank_->start_call(call, rank_->start_group({.id = kWorld, .size = 2, .world = 1}));
+    call.started = std::chrono::nanoseconds(now_.time_since_epoch()).count();
+    place_ = rank_->start_call(call, group_);
   }
   void give_up() { rank_->end_call(place_, watch::now_ns()); }
 
@@ -67,7 +70,8 @@ class HangWatchTest : public testing::Test {
   bool said(const std::string& part) const { return log_.find(part) != std::string::npos; }
 
   std::unique_ptr<watch::Ring> rank_;
-  int place_ = -1;
+  int group_ = -1, place_ = -1;
+  uint64_t calls_ = 0;
   std::string log_;
   LogSink before_ = set_log_sink([this](LogLevel, std::string_view text) { log_ += std::string(text) + "\n"; });
   Child child_;
@@ -117,6 +121,18 @@ TEST_F(HangWatchTest, LinesComeAtGrowingIntervals) {
   EXPECT_LE(lines, 5u) << log_;
 }
 
+TEST_F(HangWatchTest, ANewHangIsSaidAtOnce) {
+  wait_for_rank_1();
+  child_.trace();
+  look_for(500s);
+  give_up();
+  look_for(150s);
+  log_.clear();
+  wait_for_rank_1();
+  look_for(15s);
+  EXPECT_TRUE(said("rank 0 waits in all_reduce #2")) << log_;
+}
+
 TEST_F(HangWatchTest, TheBlameForARankThatGaveUp) {
   EXPECT_FALSE(watch_.blame_for(0, now_));
   wait_for_rank_1();
@@ -138,6 +154,12 @@ TEST_F(HangWatchTest, NothingIsSaidAboutRanksThatDoNotWait) {
   child_.stop();
   EXPECT_FALSE(look_for(300s));
   EXPECT_EQ(log_, "");
+}
+
+TEST(HangWatch, ShortTimesLeaveTheLauncherAsleep) {
+  HangWatch watch({.timeout = 3ms, .rings = RankRings::make({0}), .group_timeout = 3ms});
+  watch.look({{.pid = ::getpid()}}, Clock::now() + 1h);
+  EXPECT_GT(watch.next().left(), 1h);
 }
 
 TEST(HangWatch, Off) {

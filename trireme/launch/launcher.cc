@@ -54,7 +54,7 @@ int dry_run(const Request& request, const Seat& seat) {
   for (NodeInfo& node : nodes) node.machine.clear();
   for (size_t i = 0; i < nodes.size() && i < seat.peers.size(); ++i) {
     nodes[i].host = seat.peers[i];
-    nodes[i].address = resolve_ip(seat.peers[i]);
+    nodes[i].address = seat.peer_ips[i];
     if (i < request.hosts.size() && request.hosts[i].slots > 0) nodes[i].processes = request.hosts[i].slots;
     while (nodes[i].ports.size() < static_cast<size_t>(nodes[i].processes))
       nodes[i].ports.push_back(static_cast<uint16_t>(nodes[i].ports.back() + 1));
@@ -125,6 +125,8 @@ class Job {
     forget_old_result(folder_);
     std::error_code ignored;
     std::filesystem::remove(folder_ / "live.json", ignored);  // else `trireme top` shows the job before this one
+    // Node 0 writes it; the others may share its folder.
+    if (request_.trace && meeting().node() == 0) std::filesystem::remove(folder_ / "trace.json", ignored);
     for (Millis pause{0};;) {
       const auto started = Clock::now();
       AttemptResult ended = run_attempt(pause, end_of_input);
@@ -133,7 +135,7 @@ class Job {
       if (step == Step::end) return conclude(ended);
       if (step == Step::leave) return leave(ended);
       if (step == Step::restart) pause = announce_restart(ended, Clock::now() - started);
-      if (const auto over = members_.find_next(step, ended.outcome, {signals_, objection_, away_})) {
+      if (const auto over = find_next(step, ended.outcome, end_of_input)) {
         ended.outcome = *over;
         to_read_ = kToRead;
         return interrupted_ != 0 ? leave(ended) : conclude(ended);
@@ -143,6 +145,11 @@ class Job {
 
  private:
   Meeting& meeting() const { return members_.meeting(); }
+
+  std::optional<JobOutcome> find_next(Step step, const JobOutcome& why, int end_of_input) {
+    const TerminalWatch terminal(end_of_input);
+    return members_.find_next(step, why, {signals_, objection_, away_});
+  }
 
   AttemptResult run_attempt(Millis pause, int end_of_input) {
     JobPlan plan = make_plan(request_, meeting().nodes(), plan_context(members_.attempt()));
@@ -235,34 +242,41 @@ class Job {
     meeting().farewell();
   }
 
-  // Another one where this node has another number among the members of the next attempt.
+  // Another one where this node has another number among the members of the next attempt. A page that cannot be served
+  // ends the job before any worker has started. Later this node has become node 0, and the page's address may be that
+  // of the node before it.
   void follow_members() {
     if (monitor_ && watched_as_ == meeting().node()) return;
     monitor_.reset();
     watched_as_ = meeting().node();
-    start_monitor();
+    try {
+      start_monitor(request_.dashboard);
+    } catch (const Error& error) {
+      if (!greeted_) {
+        call_off(fmt::format("{}: no dashboard: {}", self_.info.host, error.what()));
+        throw;
+      }
+      log_warning("the job goes on without a dashboard: {}", error.what());
+      start_monitor(std::nullopt);
+    }
   }
 
-  // A page that cannot be served ends the job before any worker starts.
-  void start_monitor() try {
+  void start_monitor(const std::optional<Endpoint>& page) {
     Monitor::Options options{.job_id = request_.job_id,
                              .program = join(request_.command, " "),
                              .host = self_.info.host,
                              .log_dir = folder_.string(),
                              .node = meeting().node(),
-                             .timelines = request_.dashboard.has_value(),
+                             .timelines = page.has_value(),
                              .trace = request_.trace,
                              .on_look = [this](const JobView& job) { line_.show(job); }};
-    if (request_.dashboard && meeting().node() == 0)
-      options.dashboard = {.address = *request_.dashboard, .needs_token = !is_loopback_host(request_.dashboard->host)};
+    if (page && meeting().node() == 0)
+      options.dashboard = {.address = *page, .needs_token = !is_loopback_host(page->host)};
     const bool secret = options.dashboard && options.dashboard->needs_token;
     monitor_.emplace(std::move(options));
     if (const std::string url = monitor_->url(); !url.empty())
       log_info("dashboard: {}{}", url,
                secret ? fmt::format(" (with its token in {})", (folder_ / "dashboard.url").string()) : "");
-  } catch (const Error& error) {
-    call_off(fmt::format("{}: no dashboard: {}", self_.info.host, error.what()));
-    throw;
   }
 
   void begin(Millis pause, int end_of_input) {

@@ -65,6 +65,7 @@ std::optional<JobOutcome> Members::rejoin(const JobOutcome& why, const Hooks& ho
   Seat seat = seat_;
   seat.may_host = seat.may_host || request_.etcd.has_value();
   const Deadline deadline = Deadline::in(rejoin_time(request_));
+  known.deadline = deadline;
   log_warning("{}; looks for the job for up to {:g} s", why.reason, in_seconds(rejoin_time(request_)));
   meeting_.reset();
   const SignalWatch watch(hooks.signals, hooks.away);

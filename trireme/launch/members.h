@@ -1,4 +1,5 @@
-// The nodes of this job as one of them sees it, from attempt to attempt: carries out what next_step() (membership.h) says.
+// The nodes of this job as one of them sees it, from attempt to attempt: carries out what next_step() (membership.h)
+// says.
 //
 //   Members members(request, seat, self.info, std::move(meeting));
 //   …                                                        // an attempt with members.meeting()
@@ -40,7 +41,8 @@ class Members {
   /// An attempt with the same members as the one before has no entry.
   const std::vector<Membership>& by_attempt() const { return by_attempt_; }
 
-  /// Nothing: attempt() and meeting() are those of the next attempt. Else how the job ends. Requires a step that goes on.
+  /// Nothing: attempt() and meeting() are those of the next attempt. Else how the job ends. Requires a step that goes
+  /// on.
   std::optional<JobOutcome> find_next(Step step, const JobOutcome& why, const Hooks& hooks);
 
  private:

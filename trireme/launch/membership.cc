@@ -17,7 +17,8 @@ ElasticRules elastic_rules(const Request& request) {
   return rules;
 }
 
-// With a fixed number of nodes Ctrl-C is a user who ends the job, while SIGTERM is a scheduler that takes the machine.
+// With a fixed number of nodes Ctrl-C comes from a user who ends the job, and SIGTERM from a scheduler that needs the
+// machine.
 bool signal_means_leave(int signal, const ElasticRules& rules, bool pinned) {
   return rules.on && !pinned && (rules.range() || signal == SIGTERM);
 }

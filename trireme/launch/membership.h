@@ -69,7 +69,8 @@ Step next_step(const JobOutcome& outcome, const Situation& situation);
 
 /// "node 1 (beta, 10.77.0.2)"
 std::string node_words(int node, const NodeInfo& info);
-/// One line about new members: "attempt 2 has 2 nodes, 4 ranks: node 2 (gamma, 10.77.0.3) left: SIGTERM; this is node 0".
+/// One line about new members: "attempt 2 has 2 nodes, 4 ranks: node 2 (gamma, 10.77.0.3) left: SIGTERM; this is node
+/// 0".
 std::string membership_line(const Membership& membership, const std::vector<std::string>& arrivals, int this_node);
 
 }  // namespace trireme::launch

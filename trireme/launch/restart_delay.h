@@ -1,5 +1,5 @@
-// How long a job waits before it is restarted. The first restart is immediate; while the job keeps failing soon after its
-// start, each wait is twice as long as the one before it, up to a limit. An attempt that lived long starts over.
+// How long a job waits before it is restarted. The first restart is immediate; while the job keeps failing soon after
+// its start, each wait is twice as long as the one before it, up to a limit. An attempt that lived long starts over.
 //
 //   RestartDelay delay;
 //   delay.next(lived);      // 0 s, 1 s, 2 s, 4 s … 30 s, as long as `lived` is short

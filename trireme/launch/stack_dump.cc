@@ -1,10 +1,14 @@
 #include "trireme/launch/stack_dump.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
@@ -16,6 +20,8 @@ namespace {
 
 constexpr size_t kMaxOutput = 4 << 20;
 constexpr size_t kMaxFrames = 30;
+constexpr Millis kDiskTime{2'000};  // for threads that wait for a disk a moment only
+constexpr Millis kDiskLook{100};
 constexpr const char* kInLoader = "trireme::data::Loader::";
 constexpr const char* kInDataset = "trireme::data::Dataset::";
 
@@ -62,6 +68,21 @@ std::vector<std::string> stack_command(int pid) {
   return {};
 }
 
+bool waits_for_disk(int pid) {
+  std::error_code error;
+  std::filesystem::directory_iterator thread(fmt::format("/proc/{}/task", pid), error);
+  for (; !error && thread != std::filesystem::directory_iterator(); thread.increment(error)) {
+    const auto id = parse_int(thread->path().filename().string(), 1, std::numeric_limits<int>::max());
+    if (id && watch::read_process_state(static_cast<int>(*id)) == watch::ProcessState::disk) return true;
+  }
+  return false;
+}
+
+std::string last_line(const std::string& output) {
+  const std::string text(trim(output));
+  return text.substr(text.rfind('\n') + 1);
+}
+
 std::string first_line(int pid, const char* name) {
   std::ifstream file(fmt::format("/proc/{}/{}", pid, name));
   std::string line;
@@ -71,28 +92,52 @@ std::string first_line(int pid, const char* name) {
 
 }  // namespace
 
-StackDump::StackDump(int pid, Deadline deadline) : pid_(pid), deadline_(deadline) {
-  const auto command = stack_command(pid);
-  if (command.empty()) return;
+StackDump::StackDump(int pid, Deadline deadline)
+    : pid_(pid),
+      deadline_(deadline),
+      disk_deadline_(earlier(deadline, Deadline::in(kDiskTime))),
+      command_(stack_command(pid)),
+      was_stopped_(watch::read_process_state(pid) == watch::ProcessState::stopped) {
+  if (!command_.empty()) start();
+}
+
+StackDump::~StackDump() {
+  if (running()) end(Tool::killed);
+}
+
+void StackDump::start() {
+  state_ = waits_for_disk(pid_) ? Tool::waits_for_disk : Tool::runs;
+  if (state_ != Tool::runs) return;
   try {
     tool_.emplace();
-    asked_ = true;
-    tool_->start({.command = command, .environment = {"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LC_ALL=C"}});
+    tool_->start({.command = command_, .environment = {"PATH=/usr/bin:/bin", "HOME=/nonexistent", "LC_ALL=C"}});
   } catch (const SystemError&) {
     tool_.reset();
+    state_ = Tool::absent;
   }
 }
 
+// A tool that is killed may leave the stop signal by which it has taken hold of the process.
+void StackDump::end(Tool how) {
+  tool_.reset();
+  state_ = how;
+  if (how == Tool::killed && !was_stopped_) ::kill(pid_, SIGCONT);
+}
+
 bool StackDump::done() {
-  if (!tool_) return true;
+  if (state_ == Tool::waits_for_disk && !disk_deadline_.passed()) start();
+  if (state_ == Tool::waits_for_disk) return disk_deadline_.passed();
+  if (!running()) return true;
   read(Deadline::in(Millis(0)));
   if (tool_->running() > 0 && !deadline_.passed()) return false;
-  tool_.reset();
+  end(tool_->running() > 0 ? Tool::killed : Tool::ended);
   return true;
 }
 
 void StackDump::wait() {
-  if (tool_) read(deadline_);
+  if (running()) return read(deadline_);
+  Backoff pause(kDiskLook, kDiskLook);
+  if (state_ == Tool::waits_for_disk) pause.pause(disk_deadline_);
 }
 
 void StackDump::read(Deadline deadline) {
@@ -114,11 +159,23 @@ std::vector<std::string> select_frames(const std::string& output) {
   return frames;
 }
 
+std::string StackDump::reason() const {
+  switch (state_) {
+    case Tool::absent:
+      return "gdb or eu-stack would show one";
+    case Tool::waits_for_disk:
+      return "a thread waits for a disk, and a debugger would wait with it";
+    case Tool::ended:
+      return output_.empty() ? "the debugger gave none" : "the debugger says: " + printable(last_line(output_));
+    default:
+      return "the debugger gave none in time";
+  }
+}
+
 std::vector<std::string> StackDump::lines() const {
   if (std::vector<std::string> frames = select_frames(output_); !frames.empty()) return frames;
   const std::string channel = watch::read_wait_channel(pid_);
-  return {fmt::format("no stack ({}); in the kernel: {}; system call: {}",
-                      asked_ ? "the debugger gave none in time" : "gdb or eu-stack would show one",
+  return {fmt::format("no stack ({}); in the kernel: {}; system call: {}", reason(),
                       channel.empty() ? "not waiting" : channel, printable(first_line(pid_, "syscall")))};
 }
 

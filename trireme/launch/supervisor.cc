@@ -52,7 +52,7 @@ std::shared_ptr<const RankRings> rings_for(const SupervisorContext& context) {
 HangWatch::Options hang_options(const SupervisorContext& context, std::shared_ptr<const RankRings> rings) {
   HangWatch::Options options{.timeout = context.request.hang_timeout, .rings = std::move(rings)};
   options.world_size = context.plan.world_size();
-  if (const auto text = env::get_nonempty("PADDLE_PG_TIMEOUT"))
+  if (const auto text = users_setting(context.request, env::all(), "PADDLE_PG_TIMEOUT"))
     if (const auto time = parse_int(*text, 1, std::numeric_limits<int>::max())) options.group_timeout = Millis(*time);
   if (context.plan.nodes.size() == 1) return options;
   options.link_timeout = context.request.link_timeout;

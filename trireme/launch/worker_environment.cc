@@ -149,6 +149,11 @@ std::optional<std::string> value_of(const Environment& environment, std::string_
   return found;
 }
 
+std::optional<std::string> users_setting(const Request& request, const Environment& inherited, std::string_view name) {
+  const auto given = value_of(request.environment, name);
+  return given ? given : value_of(inherited, name);
+}
+
 std::string backup_env_json(const WorkerPlan& worker) {
   nlohmann::json object = nlohmann::json::object();
   object["PADDLE_TRAINER_ENDPOINTS"] = *worker.trainer_endpoints;

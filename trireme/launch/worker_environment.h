@@ -42,6 +42,9 @@ std::string pod_name(const std::string& job_id, int node);
 /// The value of a variable, or nothing. Of several entries the last one counts.
 std::optional<std::string> value_of(const Environment& environment, std::string_view name);
 
+/// A variable of the workers that the launcher leaves to the user: --env wins over the environment of the launcher.
+std::optional<std::string> users_setting(const Request& request, const Environment& inherited, std::string_view name);
+
 /// Content of backup_env.<rank>.json: one object with the worker's variables, long endpoints included.
 std::string backup_env_json(const WorkerPlan& worker);
 

@@ -269,6 +269,15 @@ TEST(PodName, SixLettersThatDependOnJobAndNode) {
   EXPECT_EQ(job.value(2, "POD_NAME"), pod_name("default", 1));
 }
 
+TEST(UsersSetting, TheCommandLineWins) {
+  const Request request{.environment = {{"A", "1"}, {"A", ""}, {"B", "2"}}};
+  const Environment inherited{{"A", "3"}, {"C", "4"}};
+  EXPECT_EQ(users_setting(request, inherited, "A"), "");
+  EXPECT_EQ(users_setting(request, inherited, "B"), "2");
+  EXPECT_EQ(users_setting(request, inherited, "C"), "4");
+  EXPECT_EQ(users_setting(request, inherited, "D"), std::nullopt);
+}
+
 TEST(ValueOf, TheLastEntryCounts) {
   EXPECT_EQ(value_of({{"A", "1"}, {"A", "2"}}, "A"), "2");
   EXPECT_FALSE(value_of({{"A", "1"}}, "B"));

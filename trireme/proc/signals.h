@@ -16,8 +16,8 @@ bool asks_to_end(int number);
 
 /// From construction on, SIGINT, SIGTERM, SIGHUP and `more` are blocked in this thread and those it starts later, and
 /// SIGPIPE is ignored; SIGHUP and SIGTSTP only unless they are ignored already, as under nohup.
-/// ProcessSet::wait(deadline, gate.open()) lets them in; take() tells which came. Make one at a time, before any thread.
-/// The destructor puts everything back.
+/// ProcessSet::wait(deadline, gate.open()) lets them in; take() tells which came. Make one at a time, before any
+/// thread. The destructor puts everything back.
 class SignalGate {
  public:
   explicit SignalGate(const std::vector<int>& more = {});

@@ -70,8 +70,8 @@ class EnqueuedAt {
   EnqueuedAt& operator=(const EnqueuedAt&) = delete;
 };
 
-/// Counts the steps of a training that does not call set_step(). Of several counters one counts: the first of those that
-/// know most.
+/// Counts the steps of a training that does not call set_step(). Of several counters one counts: the first of those
+/// that know most.
 class StepCounter {
  public:
   /// What is counted. A later source overrides an earlier one.

@@ -224,14 +224,15 @@ void Ring::end_group(int place) {
 
 int Ring::start_call(const CallRecord& call, int group_place) {
   if (group_place < 0) return -1;
+  // Also without a free place: a collective that does not count as begun would be taken for one that others wait for.
+  if (call.peer < 0)
+    layout_->groups[static_cast<size_t>(group_place)].begun.store(call.number + 1, std::memory_order_release);
   for (size_t attempt = 0; attempt < kCalls; ++attempt) {
     const size_t place = layout_->next_call.fetch_add(1, std::memory_order_relaxed) % kCalls;
     Slot<CallRecord>& slot = layout_->calls[place];
     if (slot.read_unchecked().open() || !slot.try_lock()) continue;
     slot.write(call);
     slot.unlock();
-    if (call.peer < 0)
-      layout_->groups[static_cast<size_t>(group_place)].begun.store(call.number + 1, std::memory_order_release);
     return static_cast<int>(place);
   }
   return -1;

@@ -8,9 +8,9 @@
 //
 // Words. A *call* is one operation of a group on this rank: a collective, a message, or the meeting that makes the
 // group. An *event* is one thing that has ended, or was reported (event.h). Calls have slots that are used in turn; the
-// slot of a call that has not ended is passed over. A slot is written under a sequence lock: its version is odd while it
-// is written, and a reader that sees a change tries again. Events have a second table, in which the newest replaces the
-// oldest: a reader that polls often enough misses nothing.
+// slot of a call that has not ended is passed over. A slot is written under a sequence lock: its version is odd while
+// it is written, and a reader that sees a change tries again. Events have a second table, in which the newest replaces
+// the oldest: a reader that polls often enough misses nothing.
 //
 // The reader does not trust the writer: the size of the file is sealed, every read is bounded, and text is terminated.
 //

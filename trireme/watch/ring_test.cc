@@ -69,6 +69,16 @@ TEST(Ring, AnOpenCallIsNotOverwritten) {
   EXPECT_EQ(open, 1u);
 }
 
+TEST(Ring, ACollectiveHasBegunAlsoWithoutAFreePlace) {
+  const UniqueFd file = make_ring_file(3);
+  const auto ring = Ring::map(file.get(), Access::write);
+  const int group = ring->start_group({.id = 7, .size = 2});
+  const CallRecord message{.group = 7, .peer = 1, .started = now_ns()};
+  for (size_t i = 0; i < Ring::kCalls; ++i) EXPECT_GE(ring->start_call(message, group), 0);
+  EXPECT_EQ(ring->start_call(call_number(5), group), -1);
+  EXPECT_EQ(ring->groups().at(0).begun, 6u);
+}
+
 TEST(Ring, GroupsBeyondTheTableAreNotRecorded) {
   const UniqueFd file = make_ring_file(3);
   const auto ring = Ring::map(file.get(), Access::write);

@@ -23,8 +23,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankSnapshot, rank, state, stopped_ms, step, 
 
 namespace {
 
-constexpr size_t kLastCalls = 8;  // of each group: how far the ranks of a group may be apart to be compared
-constexpr int kMaxRank = 1 << 20;
+constexpr size_t kLastCalls = 8;   // of each group: how far the ranks of a group may be apart to be compared
+constexpr int kMaxRank = 1 << 20;  // also the ranks of a group
 
 int64_t age_ms(int64_t since, int64_t now, int64_t most) {
   return std::clamp<int64_t>((now - since) / 1'000'000, 0, most);
@@ -115,6 +115,10 @@ std::vector<RankSnapshot> snapshots_from_json(const std::string& text) try {
     if (rank.rank < 0 || rank.rank > kMaxRank || rank.state < ProcessState::unknown ||
         rank.state > ProcessState::dead || rank.phase > Phase::save)
       throw PeerError("a node sent the state of rank {} with a value out of range", rank.rank);
+  for (const RankSnapshot& rank : ranks)
+    for (const GroupView& group : rank.groups)
+      if (group.size > uint32_t{kMaxRank})
+        throw PeerError("a node sent a group of {} ranks; at most {} are possible", group.size, kMaxRank);
   return ranks;
 } catch (const json::exception& error) {
   throw PeerError("a node sent the state of its ranks in a form that cannot be read ({})", printable(error.what()));

@@ -61,8 +61,8 @@ struct RankSnapshot {
   bool operator==(const RankSnapshot&) const = default;
 };
 
-/// What the ring tells, its rank included, at `now` (as of now_ns()). No wait is older than `observed_ms`, for which the launcher has been
-/// looking without a break: a launcher that was stopped has not seen that a rank waited.
+/// What the ring tells, its rank included, at `now` (as of now_ns()). No wait is older than `observed_ms`, for which
+/// the launcher has been looking without a break: a launcher that was stopped has not seen that a rank waited.
 RankSnapshot take_snapshot(const Ring& ring, int64_t now, int64_t observed_ms);
 
 /// The age of the oldest open call, 0 when there is none.

@@ -57,6 +57,11 @@ TEST(Snapshot, TravelsAsText) {
     EXPECT_THROW(snapshots_from_json(text), PeerError) << text;
   rank.rank = -1;
   EXPECT_THROW(snapshots_from_json(to_json({rank})), PeerError);
+  rank.rank = 3;
+  rank.groups[0].size = 1 << 20;
+  EXPECT_EQ(snapshots_from_json(to_json({rank})).size(), 1u);
+  rank.groups[0].size = 4'000'000'000;
+  EXPECT_THROW(snapshots_from_json(to_json({rank})), PeerError) << "a list of so many ranks takes 16 GB";
 }
 
 }  // namespace

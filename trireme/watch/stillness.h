@@ -8,7 +8,7 @@
 // Words. A rank *moves* when a step, a phase or an operation of a group begins or ends, or it reports a number. A rank
 // is *still* when it has not moved for so long; in an evaluation or a save, which may be long, ten times as long. It is
 // still, too, when it has been stopped for so long. Nothing here is ever proven: a program may compute for minutes
-// without telling, and who has stopped a rank may let it go on.
+// without recording anything, and a stopped rank may be continued.
 #pragma once
 
 #include <cstdint>

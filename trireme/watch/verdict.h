@@ -10,9 +10,9 @@
 //   stopped    a rank that others wait for has been stopped as long as they wait
 //   gone       a rank that others wait for has ended
 //   deadlock   ranks wait for each other: each of them is blocked on its main thread in a call that needs another one
-// Everything else may be slow only: a rank that computes, loads data, evaluates or saves while the others wait. A job in
-// which a debugger holds a rank is never proven to hang. A stopped rank does not wait: in a job that was paused no rank
-// does.
+// Everything else may be slow only: a rank that computes, loads data, evaluates or saves while the others wait. A job
+// in which a debugger holds a rank is never proven to hang. A stopped rank does not wait: in a job that was paused no
+// rank does.
 #pragma once
 
 #include <cstdint>

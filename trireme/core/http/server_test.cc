@@ -28,8 +28,8 @@ std::string posted(std::string_view body, std::string_view path = "/") {
   return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{}", path, body.size(), body);
 }
 
-/// A server that echoes; /slow waits for release(), /throw throws, /large answers much, /left waits until its client has
-/// left.
+/// A server that echoes; /slow waits for release(), /throw throws, /large answers much, /left waits until its client
+/// has left.
 class Echo {
  public:
   explicit Echo(const ServerOptions& options = {}, uint16_t port = 0)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <string_view>
 
@@ -19,23 +20,24 @@ bool resolves(const std::string& host) try {
   return false;
 }
 
-/// What a command prints within a few seconds; "" when it is not here or fails.
-std::string output_of_scheduler(const std::vector<std::string>& command, const Environment& variables) {
+constexpr size_t kMaxAnswer = 64 << 10;
+
+/// What a command prints within a few seconds; "" when it is not here or cannot be started.
+std::string output_of_scheduler(const std::vector<std::string>& command, const Environment& variables) try {
   proc::ProcessSpec spec;
-  try {
-    spec.command = resolve_program(command, value_of(variables, "PATH").value_or("/usr/bin:/bin"), /*no_python=*/true);
-  } catch (const Error&) {
-    return "";
-  }
+  spec.command = resolve_program(command, value_of(variables, "PATH").value_or("/usr/bin:/bin"), /*no_python=*/true);
   for (const auto& [name, text] : variables) spec.environment.push_back(name + "=" + text);
   proc::ProcessSet set;
   set.start(spec);
   std::string text;
   const Deadline deadline = Deadline::in(std::chrono::seconds(5));
-  while (set.running() > 0 && !deadline.passed())
+  while (set.running() > 0 && text.size() < kMaxAnswer && !deadline.passed())
     for (const proc::Event& event : set.wait(deadline))
       if (event.kind == proc::Event::Kind::output && event.stream == proc::Stream::out) text += event.bytes;
+  text.resize(std::min(text.size(), kMaxAnswer));
   return text;
+} catch (const Error&) {
+  return "";
 }
 
 /// "NodeName=d1 … NodeAddr=10.0.0.1 NodeHostName=…"

@@ -32,8 +32,8 @@ bool is_indexed_pod(const Environment& variables);
 /// The first name of a list as Slurm writes it: "node07" of "node[07-09,12],login".
 std::string first_host(const std::string& list);
 
-/// An address for the scheduler's name of node 0 if the name itself says nothing to the resolver: Slurm is asked for the
-/// node's address, and a pod's name gets the domain of this one. Otherwise the name as it is.
+/// An address for the scheduler's name of node 0 if the name itself says nothing to the resolver: Slurm is asked for
+/// the node's address, and a pod's name gets the domain of this one. Otherwise the name as it is.
 std::string cluster_address(const std::string& host, const Environment& variables);
 
 }  // namespace trireme::launch

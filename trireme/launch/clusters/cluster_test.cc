@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <map>
 
 #include "trireme/core/error.h"
+#include "trireme/core/file.h"
 #include "trireme/launch/options/options.h"
 
 namespace trireme::launch {
@@ -134,6 +136,31 @@ TEST(Cluster, SeveralLaunchersOnAMachineAreRefused) {
   EXPECT_THAT([&] { cluster_options(with(kMpirun, "OMPI_COMM_WORLD_LOCAL_SIZE", "2")); },
               ThrowsMessage<UsageError>(HasSubstr("mpirun -N 1")));
   EXPECT_EQ(parse({"--standalone"}, crowded).nodes, 1);
+}
+
+// A scontrol of our own in PATH.
+class ScontrolTest : public testing::Test {
+ protected:
+  std::string address_with(const std::string& script, mode_t mode = 0755) const {
+    const std::string file = (folder_.path() / "scontrol").string();
+    write_file_atomically(file, script);
+    ::chmod(file.c_str(), mode);
+    return cluster_address(kHost, {{"SLURM_JOB_ID", "17"}, {"PATH", folder_.path().string() + ":/usr/bin:/bin"}});
+  }
+  static constexpr const char* kHost = "no-such-host.invalid";
+  const TempDir folder_;
+};
+
+TEST_F(ScontrolTest, KnowsTheAddressOfANode) {
+  EXPECT_EQ(address_with("#!/bin/sh\necho NodeName=d1 NodeAddr=10.0.0.1 NodeHostName=d1\n"), "10.0.0.1");
+}
+
+TEST_F(ScontrolTest, ItsOutputIsBounded) {
+  EXPECT_EQ(address_with("#!/bin/sh\nhead -c 1000000 /dev/zero | tr '\\0' x\necho ' NodeAddr=10.0.0.1 '\n"), kHost);
+}
+
+TEST_F(ScontrolTest, OneThatCannotBeStartedSaysNothing) {
+  EXPECT_EQ(address_with("", 0644), kHost);
 }
 
 }  // namespace

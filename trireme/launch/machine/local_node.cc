@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "trireme/core/cpu_probe.h"
@@ -30,16 +31,19 @@ DeviceChoice choose(const Request& request) {
   return choose_devices(request, visible_devices(visible_variable, present), usable_cores(), present);
 }
 
-// A worker takes a kept port, two pipes, a control socket and a log file here, and a few more while it starts.
+// A worker takes a kept port, two pipes, a control socket and a log file here, and a few more while it starts. Node 0
+// also hosts the job's store, with some connections of each rank of all nodes: as many as it may have.
 void allow_descriptors(int workers) {
+  constexpr rlim_t kMost = 1 << 20;
   const rlim_t wanted = 256 + 8 * static_cast<rlim_t>(workers);
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   if (limit.rlim_max < wanted)
     throw UsageError(
         "{} processes need about {} open files here, but the limit is {}; start fewer, or raise it (ulimit -n)",
         workers, wanted, limit.rlim_max);
-  limit.rlim_cur = wanted;
+  if (limit.rlim_cur >= std::min(limit.rlim_max, kMost)) return;
+  limit.rlim_cur = std::min(limit.rlim_max, kMost);
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 

@@ -1,4 +1,5 @@
-// detect_gpus() and gpu_driver_version(): NVML, loaded at run time so that the launcher needs no NVIDIA package to be built or started.
+// detect_gpus() and gpu_driver_version(): NVML, loaded at run time so that the launcher needs no NVIDIA package to be
+// built or started.
 #include <dlfcn.h>
 
 #include <exception>

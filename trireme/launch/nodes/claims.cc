@@ -30,9 +30,12 @@ void claim_exactly(Store& store, const std::string& name, int number) {
   for (;;) {
     const std::string owner = store.compare_set(claim_key(number), "", name);
     if (owner == name) return;
+    const Deadline deadline = Deadline::in(kToNotice);
     try {
-      store.get(left_key(owner), Deadline::in(kToNotice));
+      store.get(left_key(owner), deadline);
     } catch (const PeerError&) {
+      if (!deadline.passed()) throw;
+      store.try_get(left_key(owner));  // throws when it was the store that did not answer
       throw UsageError("node {} of this job is already taken by {}; each node needs its own --rank or --ips entry",
                        number, printable(owner));
     }

@@ -16,7 +16,7 @@
 namespace trireme::launch {
 
 /// Takes a number: the wanted one, or the lowest free one from 1 on. Throws UsageError when it is taken or none is
-/// left.
+/// left, and PeerError when the store is lost.
 int claim_number(Store& store, const std::string& name, std::optional<int> wanted, int nodes);
 /// The wanted number if it is free, else the lowest free one from 1 on; nothing when all are taken.
 std::optional<int> try_claim(Store& store, const std::string& name, std::optional<int> wanted, int nodes);

@@ -1,5 +1,5 @@
-// The coordinator gathers the nodes of the next attempt: those that are left, and those that come. What to do when is
-// judge()'s (membership.h); this is the waiting and the list that comes of it.
+// The coordinator gathers the nodes of the next attempt: those that are left, and those that come. judge()
+// (membership.h) decides when the gathering ends; gather() waits and makes the list.
 //
 //   Roster roster = gather(store, {.seat = seat, .rules = rules, .patience = request.join_timeout}, departures);
 //   publish_roster(store, round, roster);

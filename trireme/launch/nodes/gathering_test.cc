@@ -7,11 +7,14 @@
 #include <thread>
 
 #include "trireme/core/error.h"
+#include "trireme/core/net.h"
+#include "trireme/core/test_support.h"
 #include "trireme/launch/nodes/claims.h"
 #include "trireme/launch/nodes/newcomer.h"
 #include "trireme/launch/test_nodes.h"
 #include "trireme/store/ended_ranks.h"
 #include "trireme/store/memory_store.h"
+#include "trireme/store/tcp_server.h"
 
 namespace trireme::launch {
 namespace {
@@ -178,6 +181,36 @@ TEST_F(NewcomerTest, ASpareThatNobodyNeedsEnds) {
   departures_.add("a spare that was killed");
   queue_for_number(*store_, "a spare that was killed");
   EXPECT_EQ(waiting_for_number(*store_, departures_), 0);
+}
+
+TEST_F(NewcomerTest, AProbeThatRefusesIsNotTriedWithoutAPause) {
+  const Token token = Token::random();
+  const store::TcpStoreServer probe(listen_tcp("127.0.0.1", 0), {.token = token});
+  Introduction member{.info = example_node("10.0.0.1", 1), .name = "a"};
+  member.probe = {"127.0.0.1", probe.port()};
+  store_->set(introduction_key(0), to_json(member));
+  Introduction self{.info = example_node("10.0.0.2", 1), .name = "b"};
+  self.attempt = 1;
+  const CaughtLog log;
+  EXPECT_THROW(prepare_to_join(*store_, Token::random(), self, Deadline::in(1200ms)), PeerError);
+  EXPECT_LE(log.count("waiting: "), 4u);
+}
+
+// A store whose server ends while it is asked.
+class LostStore : public store::MemoryStore {
+ public:
+  std::string get(const std::string&, Deadline) override { throw PeerError("lost the connection"); }
+};
+
+TEST(Claims, ALostStoreIsNotATakenNumber) {
+  LostStore store;
+  EXPECT_EQ(claim_number(store, "a", 1, 4), 1);
+  EXPECT_THROW(claim_number(store, "b", 1, 4), PeerError);
+}
+
+TEST_F(Gather, ATakenNumberIsTheUsersFault) {
+  come("b");
+  EXPECT_THROW(claim_number(*store_, "c", 1, 4), UsageError);
 }
 
 }  // namespace

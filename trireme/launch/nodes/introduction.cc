@@ -10,6 +10,7 @@
 #include "trireme/core/token.h"
 #include "trireme/core/version.h"
 #include "trireme/core/whole_numbers.h"
+#include "trireme/launch/worker_environment.h"
 
 namespace trireme::launch {
 
@@ -27,14 +28,13 @@ std::string digest_of(const std::string& path) {
 }
 
 // Variables of the workers that must be the same everywhere: ranks that move bytes in different ways, or of which only
-// some compare their calls, wait for each other in vain.
+// some compare their calls, wait for each other for ever.
 constexpr const char* kCommonVariables[] = {"TRIREME_BACKEND", "TRIREME_CHECK"};
 
 std::map<std::string, std::string> common_settings(const Request& request) {
   std::map<std::string, std::string> settings;
-  for (const char* name : kCommonVariables) settings[name] = env::get(name).value_or("");
-  for (const auto& [name, value] : request.environment)
-    if (settings.contains(name)) settings[name] = value;
+  const Environment inherited = env::all();
+  for (const char* name : kCommonVariables) settings[name] = users_setting(request, inherited, name).value_or("");
   return settings;
 }
 

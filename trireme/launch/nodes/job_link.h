@@ -86,7 +86,7 @@ class StoreLink : public JobLink {
     std::shared_ptr<LostNodes> lost = {};  // only where the store's server runs
     std::function<std::optional<std::string>(const std::string&)> describe =
         {};                                                   // a lost node in words; nothing: not one of the job's
-    std::function<std::optional<JobOutcome>()> revoked = {};  // asked often: why the coordinator is none any more
+    std::function<std::optional<JobOutcome>()> revoked = {};  // asked often: why this coordinator was replaced
     Millis attempt_timeout{60'000};  // for all nodes to begin the next attempt; must exceed their grace and pauses
   };
   explicit StoreLink(Options options);

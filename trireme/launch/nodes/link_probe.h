@@ -37,7 +37,8 @@ class LinkProbe {
   LinkProbe& operator=(const LinkProbe&) = delete;
 
   void try_nodes(std::vector<int> nodes);
-  /// A node that could not be reached, with so long between the beginnings of two failed tries and no better one between.
+  /// A node that could not be reached, with so long between the beginnings of two failed tries and no better one
+  /// between.
   std::optional<Cut> cut(Millis time);
 
  private:

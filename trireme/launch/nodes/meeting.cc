@@ -40,15 +40,21 @@ std::string unique_name() {
 
 // Where the launchers of the other nodes come from, as far as the command line says.
 std::set<std::string> expected_ips(const Seat& seat) {
-  std::set<std::string> ips{seat.address};
-  for (const std::string& peer : seat.peers) ips.insert(resolve_ip(peer));
+  std::set<std::string> ips(seat.peer_ips.begin(), seat.peer_ips.end());
+  ips.insert(seat.address);
   return ips;
+}
+
+// As connect_job() calls itself.
+bool is_rank(const std::string& client) {
+  return client.starts_with("rank ");
 }
 
 store::TcpStoreServer::Enrolment enrolment_for(const Seat& seat) {
   store::TcpStoreServer::Enrolment enrolment;
   enrolment.max_joins = seat.nodes - 1;
-  for (size_t i = 1; i < seat.peers.size(); ++i) enrolment.allowed_ips[resolve_ip(seat.peers[i])] = 1;
+  enrolment.has_joined = [](const std::string& name) { return !is_rank(name); };
+  for (size_t i = 1; i < seat.peer_ips.size(); ++i) enrolment.allowed_ips[seat.peer_ips[i]] = 1;
   return enrolment;
 }
 
@@ -101,7 +107,7 @@ std::unique_ptr<Meeting> Meeting::alone(const NodeInfo& self, int max_restart) {
 std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat& seat, const NodeInfo& self,
                                               const std::optional<Token>& given, const JobPast& past) {
   std::unique_ptr<Meeting> meeting(new Meeting);
-  const Deadline deadline = Deadline::in(past.attempt > 0 ? rejoin_time(request) : request.join_timeout);
+  const Deadline deadline = past.deadline.value_or(Deadline::in(request.join_timeout));
   meeting->request_ = &request;
   meeting->seat_ = seat;
   meeting->name_ = unique_name();
@@ -110,14 +116,14 @@ std::unique_ptr<Meeting> Meeting::with_others(const Request& request, const Seat
   meeting->known_token_ = past.token;
   meeting->host_or_join(request, seat, given, deadline);
   // A node 0 that knows nothing of the job's past takes its own time to gather the others.
-  meeting->enter(self, past, past.attempt > 0 ? Deadline::in(rejoin_time(request)) : deadline);
+  meeting->enter(self, past, past.deadline ? Deadline::at(deadline.time() + rejoin_time(request)) : deadline);
   return meeting;
 }
 
 store::TcpStoreServer::Options Meeting::server_options() const {
   store::TcpStoreServer::Options options{.token = *token_, .link_timeout = link_timeout_};
   options.on_connect = [joined = rank_joined_](const std::string& name) {
-    if (name.starts_with("rank ")) *joined = true;  // as connect_job() calls itself
+    if (is_rank(name)) *joined = true;
   };
   return options;
 }

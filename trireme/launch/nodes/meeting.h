@@ -9,8 +9,8 @@
 //   says go, or why not                           waits for it
 //
 // Every wait has a deadline: --join_timeout to meet, a minute to check. See claims.h, gathering.h, roster.h and
-// preflight.h for the steps. The nodes of an elastic job gather again when one leaves or joins; a node that comes later,
-// or that has lost the coordinator, is a newcomer (newcomer.h).
+// preflight.h for the steps. The nodes of an elastic job gather again when one leaves or joins; a node that comes
+// later, or that has lost the coordinator, is a newcomer (newcomer.h).
 #pragma once
 
 #include <atomic>
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "trireme/core/clock.h"
+#include "trireme/core/deadline.h"
 #include "trireme/core/token.h"
 #include "trireme/launch/nodes/introduction.h"
 #include "trireme/launch/nodes/job_link.h"
@@ -39,6 +40,7 @@ struct JobPast {
   int members = 0;             // nodes that are expected to come, this one among them
   std::string departure = {};  // why the nodes meet again
   std::optional<Token> token = {};
+  std::optional<Deadline> deadline = {};  // to find the coordinator or to become it; nothing: --join_timeout
 };
 
 /// How long a node looks for its job after it has lost the coordinator. With etcd another node takes the coordinator's
@@ -77,7 +79,7 @@ class Meeting {
   /// What it means that this node cannot reach that one: this node leaves, as above, or the job ends.
   JobOutcome outcome_of_cut(int other, const std::string& why);
   bool has_left() const { return left_; }
-  /// Tells nodes that wait for the next attempt that there is none, and waits until those that took part have gone.
+  /// Tells nodes that wait for the next attempt that the job is over, and waits until those of this attempt have ended.
   void close(const JobOutcome& outcome, Deadline deadline);
   /// Unique names of the launchers, in node order.
   const std::vector<std::string>& names() const { return names_; }

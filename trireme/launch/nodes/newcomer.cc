@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/owner_lock.h"
@@ -69,9 +70,11 @@ void prepare_to_join(Store& store, const Token& token, Introduction& self, Deadl
   const auto members = introductions(store);
   if (!members.empty()) compare(introduction_from_json(members.begin()->second), self);
   if (self.attempt == 0 && is_in_use(self.info.log_dir)) self.info.log_dir += "/" + self.info.host;
+  Backoff backoff(Millis(500), Millis(10'000));  // a refusal comes at once
   while (const auto problem = unreachable(store, token)) {
     if (deadline.passed()) throw PeerError("{}; ping and firewall in order?", *problem);
     log_info("waiting: {}", *problem);
+    backoff.pause(deadline);
   }
 }
 

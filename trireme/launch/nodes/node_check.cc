@@ -5,6 +5,7 @@
 
 #include "trireme/core/error.h"
 #include "trireme/core/text.h"
+#include "trireme/core/whole_numbers.h"
 #include "trireme/store/tcp_client.h"
 
 namespace trireme::launch {
@@ -72,7 +73,8 @@ bool should_try(int self, int other, int nodes) {
 Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest test, Millis patience) {
   Reach result{.node = node};
   try {
-    const auto store = store::TcpStore::connect({.server = probe, .token = token}, Deadline::in(patience));
+    const auto store = store::TcpStore::connect({.server = probe, .token = token, .request_timeout = patience},
+                                                Deadline::in(patience));
     result.round_trip_ms = best_round_trip(*store, patience);
     result.clock_skew_ms = clock_skew(*store);
     if (test == ReachTest::throughput) result.megabytes_per_second = throughput(*store);
@@ -82,12 +84,28 @@ Reach reach_node(int node, const Endpoint& probe, const Token& token, ReachTest 
   return result;
 }
 
+std::vector<Reach> reaches_from_json(const std::string& text, int nodes) try {
+  const json rows = json::parse(text);
+  require_whole_numbers(rows, json::array({json{{"node", 0}}}));
+  auto reaches = rows.get<std::vector<Reach>>();
+  for (Reach& reach : reaches) {
+    if (reach.node < 0 || reach.node >= nodes)
+      throw PeerError("a node has measured the way to node {}, but there are {}", reach.node, nodes);
+    reach.error = printable(reach.error);
+  }
+  return reaches;
+} catch (const json::exception& error) {
+  throw PeerError("what a node has measured cannot be read ({}); do all nodes run the same version of Trireme?",
+                  printable(error.what()));
+}
+
 std::vector<PairReport> measure_pairs(Meeting& meeting) {
   std::vector<PairReport> pairs;
   for (int node = 0; node < static_cast<int>(meeting.nodes().size()); ++node) {
     if (node == meeting.node()) meeting.control().set(rows_key(node), measure_others(meeting));
-    for (const json& row : json::parse(meeting.control().get(rows_key(node), Deadline::in(kTurnTime))))
-      pairs.push_back({node, row.get<Reach>()});
+    const std::string rows = meeting.control().get(rows_key(node), Deadline::in(kTurnTime));
+    for (Reach& reach : reaches_from_json(rows, static_cast<int>(meeting.nodes().size())))
+      pairs.push_back({node, std::move(reach)});
   }
   return pairs;
 }

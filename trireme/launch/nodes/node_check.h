@@ -23,8 +23,8 @@ enum class ReachTest {
   throughput,  // a ping, and 64 MiB there and back
 };
 
-/// Whether a node looks at the way to another one. With many nodes not every pair is tried: the coordinator and the next
-/// two neighbours tell enough.
+/// Whether a node looks at the way to another one. With many nodes not every pair is tried: the coordinator and the
+/// next two neighbours tell enough.
 bool should_try(int self, int other, int nodes);
 
 /// Connects to a node's probe and tests the way. Never throws for an unreachable node.
@@ -35,6 +35,9 @@ struct PairReport {
   int from = 0;
   Reach reach;
 };
+
+/// What another one of the `nodes` has measured. Throws PeerError when the text is not that.
+std::vector<Reach> reaches_from_json(const std::string& text, int nodes);
 
 /// Nodes measure one after the other, so that they do not disturb each other. Returns all rows on every node.
 std::vector<PairReport> measure_pairs(Meeting& meeting);

@@ -1,6 +1,7 @@
 // What nodes tell each other, where secrets come from, which cores workers get, what ssh is told.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -12,8 +13,11 @@
 #include "trireme/core/file.h"
 #include "trireme/launch/machine/affinity.h"
 #include "trireme/launch/nodes/introduction.h"
+#include "trireme/launch/nodes/node_check.h"
+#include "trireme/launch/nodes/preflight.h"
 #include "trireme/launch/nodes/ssh.h"
 #include "trireme/launch/options/option_table.h"
+#include "trireme/launch/signal_watch.h"
 
 namespace trireme::launch {
 namespace {
@@ -161,6 +165,37 @@ TEST(Ssh, QuotesForTheOtherShell) {
   const Request request{.command = {"./train", "it's $HOME; rm -rf /"}, .hosts = {{"a", 1}}};
   EXPECT_THAT(remote_command_line(request, 0, "/opt/trireme", "/"),
               testing::EndsWith("-- ./train 'it'\\''s $HOME; rm -rf /'"));
+}
+
+TEST(TerminalWatch, TakesSignalsUntilOneAsksToEnd) {
+  proc::SignalGate gate(launcher_signals());
+  const FdPair terminal = make_pipe();
+  const TerminalWatch watch(terminal.first.get());
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGINT}) {
+    write_all(terminal.second.get(), std::string(1, byte_of_signal(signal)));
+    EXPECT_EQ(gate.look(Deadline::in(std::chrono::seconds(10))), signal);
+  }
+}
+
+TEST(NodeReport, SurvivesTheWayThroughJson) {
+  const NodeReport report{.problems = {"node 1 cannot reach node 0"}, .shared_logs = true};
+  EXPECT_EQ(node_report_from_json(to_json(report)), report);
+  EXPECT_EQ(node_report_from_json(to_json(NodeReport{})), NodeReport{});
+}
+
+TEST(NodeReport, NonsenseIsAPeerError) {
+  for (const char* text : {"", "{}", "7", R"({"problems": [1], "shared_logs": false})", R"({"problems": []})"})
+    EXPECT_THROW(node_report_from_json(text), PeerError) << text;
+}
+
+TEST(Reach, NonsenseIsAPeerError) {
+  const auto row = [](const char* node) {
+    return fmt::format(R"([{{"node":{},"error":"","round_trip_ms":1,"clock_skew_ms":0.5,"megabytes_per_second":9}}])",
+                       node);
+  };
+  EXPECT_EQ(reaches_from_json(row("1"), 2).at(0).node, 1);
+  for (const std::string& text : {std::string("["), std::string("{}"), row("2"), row("-1"), row("1e100"), row("\"0\"")})
+    EXPECT_THROW(reaches_from_json(text, 2), PeerError) << text;
 }
 
 }  // namespace

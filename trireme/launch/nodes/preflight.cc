@@ -14,6 +14,8 @@ namespace trireme::launch {
 
 using nlohmann::json;
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeReport, problems, shared_logs)
+
 namespace {
 
 constexpr auto kCheckTime = std::chrono::seconds(60);
@@ -43,8 +45,8 @@ void tell_clock(const PreflightContext& context, const Reach& reach) {
 }
 
 // What this node could not reach, in words.
-json problems_here(const PreflightContext& context) {
-  json problems = json::array();
+std::vector<std::string> problems_here(const PreflightContext& context) {
+  std::vector<std::string> problems;
   const int nodes = static_cast<int>(context.nodes.size());
   for (const std::string& line : contradictions(context.nodes[0], context.nodes[static_cast<size_t>(context.self)]))
     problems.push_back(line);
@@ -80,9 +82,9 @@ std::string check_key(int node) {
   return fmt::format("check/{}", node);
 }
 
-void report(const PreflightContext& context, const json& problems) {
-  const json check{{"problems", problems}, {"shared_logs", shares_folder(context)}};
-  context.store.set(check_key(context.self), check.dump());
+void report(const PreflightContext& context) {
+  const NodeReport check{.problems = problems_here(context), .shared_logs = shares_folder(context)};
+  context.store.set(check_key(context.self), to_json(check));
 }
 
 bool has_left(const PreflightContext& context, int node) {
@@ -98,33 +100,39 @@ bool has_left(const PreflightContext& context, int node) {
 }
 
 // A node's report, or one in its name that says why there is none.
-json report_of(const PreflightContext& context, int node, Deadline deadline) {
-  const auto failed = [&](const char* why) {
+NodeReport report_of(const PreflightContext& context, int node, Deadline deadline) {
+  const auto failed = [&](const std::string& why) {
     const NodeInfo& info = info_of(context, node);
-    return json{{"problems", {fmt::format("node {} ({}, {}) {}", node, info.host, info.address, why)}},
-                {"shared_logs", false}};
+    return NodeReport{.problems = {fmt::format("node {} ({}, {}) {}", node, info.host, info.address, why)}};
   };
   for (;;) {
+    const Deadline slice = earlier(deadline, Deadline::in(std::chrono::milliseconds(500)));
+    std::string text;
     try {
-      return json::parse(
-          context.store.get(check_key(node), earlier(deadline, Deadline::in(std::chrono::milliseconds(500)))));
+      text = context.store.get(check_key(node), slice);
     } catch (const PeerError&) {
       if (has_left(context, node))
         return failed("left while the nodes were checking each other; look at its launcher's output");
       if (deadline.passed())
         return failed("did not report within a minute whether it reaches the others; is it overloaded?");
+      continue;
+    }
+    try {
+      return node_report_from_json(text);
+    } catch (const PeerError& error) {
+      return failed(fmt::format("says something else: {}", error.what()));
     }
   }
 }
 
 void decide(const PreflightContext& context, Deadline deadline) {
-  json verdict{{"problems", json::array()}, {"shared_logs", false}};
+  NodeReport verdict;
   for (int i = 0; i < static_cast<int>(context.nodes.size()); ++i) {
-    const json check = report_of(context, i, deadline);
-    if (check.at("shared_logs").get<bool>()) verdict["shared_logs"] = true;
-    for (const auto& problem : check.at("problems")) verdict["problems"].push_back(problem);
+    const NodeReport check = report_of(context, i, deadline);
+    verdict.shared_logs |= check.shared_logs;
+    verdict.problems.insert(verdict.problems.end(), check.problems.begin(), check.problems.end());
   }
-  context.store.set("go", verdict.dump());
+  context.store.set("go", to_json(verdict));
 }
 
 // Node 0 hosts the store and must not end before the others have read why there is no job.
@@ -137,6 +145,17 @@ void await_readers(const PreflightContext& context) try {
 }
 
 }  // namespace
+
+std::string to_json(const NodeReport& report) {
+  return json(report).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+NodeReport node_report_from_json(const std::string& text) try {
+  return json::parse(text).get<NodeReport>();
+} catch (const json::exception& error) {
+  throw PeerError("a node's report on the others cannot be read ({}); do all nodes run the same version of Trireme?",
+                  printable(error.what()));
+}
 
 FolderMark::FolderMark(const Introduction& self) : path_(mark_of(self, self.info.log_dir)) {
   std::error_code ignored;
@@ -156,14 +175,14 @@ FolderMark::~FolderMark() {
 Clearance check_each_other(const PreflightContext& context) {
   const Deadline deadline = Deadline::in(kCheckTime);
   warn_of_differences(context);
-  report(context, problems_here(context));
+  report(context);
   if (context.self == 0) decide(context, deadline);
-  const json verdict = json::parse(context.store.get("go", deadline));
-  if (!verdict.at("problems").empty()) {
+  const NodeReport verdict = node_report_from_json(context.store.get("go", deadline));
+  if (!verdict.problems.empty()) {
     await_readers(context);
-    throw PeerError("{}", join(verdict.at("problems").get<std::vector<std::string>>(), "\n"));
+    throw PeerError("{}", join(verdict.problems, "\n"));
   }
-  return {.shared_log_dir = verdict.at("shared_logs").get<bool>()};
+  return {.shared_log_dir = verdict.shared_logs};
 }
 
 }  // namespace trireme::launch

@@ -33,12 +33,23 @@ class FolderMark {
   std::filesystem::path path_;
 };
 
+/// What one node has found out about itself and its ways to the others; the coordinator's verdict on all has this form
+/// too.
+struct NodeReport {
+  std::vector<std::string> problems = {};  // no job with these
+  bool shared_logs = false;                // another node writes to its log folder
+  bool operator==(const NodeReport&) const = default;
+};
+std::string to_json(const NodeReport& report);
+/// Throws PeerError when the text is not from to_json().
+NodeReport node_report_from_json(const std::string& text);
+
 struct Clearance {
   bool shared_log_dir = false;  // two nodes write to the same folder; each needs one of its own
 };
 
-/// Every node holds a FolderMark. Logs slow clocks and differing programs. Throws PeerError on every node when some node cannot reach another: which,
-/// which other, why, what to check.
+/// Every node holds a FolderMark. Logs slow clocks and differing programs. Throws PeerError on every node when some
+/// node cannot reach another: which, which other, why, what to check.
 Clearance check_each_other(const PreflightContext& context);
 
 }  // namespace trireme::launch

@@ -1,4 +1,5 @@
-// A meeting from one attempt to the next: who takes part, who leaves, and what becomes of a coordinator that is cut off.
+// A meeting from one attempt to the next: who takes part, who leaves, and what becomes of a coordinator that is cut
+// off.
 #include <algorithm>
 #include <utility>
 

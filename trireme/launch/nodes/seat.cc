@@ -2,7 +2,9 @@
 
 #include <map>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/options/hostfile.h"
 
@@ -48,6 +50,18 @@ Deadline names_by(const Request& request) {
   return Deadline::in(request.join_timeout);
 }
 
+std::string awaited_ip(const Request& request, const std::string& host) {
+  const Deadline deadline = names_by(request);
+  for (Backoff backoff(Millis(500), Millis(10'000));; backoff.pause(deadline)) {
+    try {
+      return resolve_ip(host, deadline);
+    } catch (const Error& error) {
+      if (request.dry_run || deadline.passed()) throw;
+      log_info("waiting for the name behind --master: {}", error.what());
+    }
+  }
+}
+
 std::string host_override(const Request& request, const Machine& machine) {
   const std::string ip = resolve_ip(*request.host, names_by(request));
   if (!machine.owner_of(ip))
@@ -71,6 +85,7 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
   std::map<std::string, std::string> names;  // by address
   for (size_t i = 0; i < hosts.size(); ++i) {
     const std::string ip = resolve_ip(hosts[i], deadline);
+    seat.peer_ips.push_back(ip);
     if (const auto [earlier, added] = names.emplace(ip, hosts[i]); !added)
       throw UsageError("the hosts {} and {} are the same machine ({}); name each once", earlier->second, hosts[i], ip);
     const bool here = wanted ? ip == *wanted : machine.owner_of(ip).has_value();
@@ -83,14 +98,14 @@ Seat listed_nodes(const Request& request, const std::vector<std::string>& hosts,
                      wanted ? "--host " + *request.host : "this machine", join(hosts, ","), machine.addresses(),
                      request.host ? " or --host" : ", or name this machine with --host");
   const uint16_t start = request.start_port.value_or(kDefaultStartPort);
-  seat.meeting = Endpoint{resolve_ip(hosts[0], deadline), static_cast<uint16_t>(start - 1)};
+  seat.meeting = Endpoint{seat.peer_ips[0], static_cast<uint16_t>(start - 1)};
   seat.may_host = seat.must_host = seat.node == 0;
   return seat;
 }
 
 Seat with_master(const Request& request, const Machine& machine) {
   Seat seat{.nodes = *request.nodes, .node = request.node_rank};
-  const std::string master_ip = resolve_ip(request.master->host, names_by(request));
+  const std::string master_ip = awaited_ip(request, request.master->host);
   seat.meeting = Endpoint{master_ip, request.master->port};
   const bool local = machine.owner_of(master_ip).has_value();
   if (request.node_rank == 0 && !local)
@@ -109,7 +124,8 @@ Seat with_master(const Request& request, const Machine& machine) {
 Seat with_etcd(const Request& request, const Machine& machine) {
   Seat seat{.nodes = *request.nodes, .node = request.node_rank};
   seat.may_host = request.node_rank <= 0;
-  machine.sit_at(seat, request.host ? host_override(request, machine) : source_ip_towards(request.etcd->host));
+  machine.sit_at(seat, request.host ? host_override(request, machine)
+                                    : source_ip_towards(awaited_ip(request, request.etcd->host)));
   return seat;
 }
 

@@ -16,17 +16,19 @@ inline constexpr uint16_t kDefaultStartPort = 6070;  // Paddle's; nodes meet one
 
 struct Seat {
   int nodes = 1;
-  int node = -1;                         // -1: given out when the nodes meet
-  std::string address = {};              // numeric: where the others reach this node
-  std::string interface = {};            // of that address
-  std::vector<std::string> peers = {};   // every node's host as the user wrote it, when known (--ips, hosts)
-  std::optional<Endpoint> meeting = {};  // where the coordinator listens; nothing: etcd knows, or one node
-  bool may_host = false;                 // this node becomes the coordinator if the address is still free
-  bool must_host = false;                // no other can
+  int node = -1;                           // -1: given out when the nodes meet
+  std::string address = {};                // numeric: where the others reach this node
+  std::string interface = {};              // of that address
+  std::vector<std::string> peers = {};     // every node's host as the user wrote it, when known (--ips, hosts)
+  std::vector<std::string> peer_ips = {};  // their addresses
+  std::optional<Endpoint> meeting = {};    // where the coordinator listens; nothing: etcd knows, or one node
+  bool may_host = false;                   // this node becomes the coordinator if the address is still free
+  bool must_host = false;                  // no other can
 };
 
 /// Works out the seat from the request and this machine's addresses. Throws UsageError: own address not in the list
-/// (both are printed), the coordinator's address is not here, no usable address.
+/// (both are printed), the coordinator's address is not here, no usable address. A name behind --master, which may come
+/// from a scheduler, is looked up until --join_timeout: a pod may start before pod 0 has its record.
 Seat find_seat(const Request& request, const std::vector<Interface>& interfaces);
 
 }  // namespace trireme::launch

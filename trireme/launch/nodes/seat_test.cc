@@ -9,6 +9,7 @@
 namespace trireme::launch {
 namespace {
 
+using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -34,6 +35,7 @@ TEST(Seat, IpsGiveTheNodesNumberAndTheMeetingPlace) {
   EXPECT_EQ(seat.address, "10.0.0.2");
   EXPECT_EQ(seat.interface, "eth0");
   EXPECT_EQ(seat.meeting, (Endpoint{"10.0.0.1", 6069}));
+  EXPECT_EQ(seat.peer_ips, (std::vector<std::string>{"10.0.0.1", "10.0.0.2"}));
   EXPECT_FALSE(seat.may_host);
 }
 
@@ -59,8 +61,21 @@ TEST(Seat, HostChoosesAmongSeveralOwnAddresses) {
   EXPECT_EQ(seat.node, 1);
 }
 
+// A PeerError on a machine without a network, whose name server cannot tell.
 TEST(Seat, AnUnknownNameIsNamed) {
-  EXPECT_THAT(refusal({.hosts = {{"10.0.0.2"}, {"no-such-host.invalid"}}}), HasSubstr("no-such-host.invalid"));
+  const Request request{.hosts = {{"10.0.0.2"}, {"no-such-host.invalid"}}};
+  EXPECT_THAT(trireme::refusal<Error>([&] { find_seat(request, kMachine); }), HasSubstr("no-such-host.invalid"));
+}
+
+TEST(Seat, TheNameOfTheMasterMayComeLater) {
+  const CaughtLog log;
+  Request request{.nodes = 2, .master = Endpoint{"no-such-host.invalid", 7000}, .join_timeout = 700ms};
+  EXPECT_THAT(trireme::refusal<Error>([&] { find_seat(request, kMachine); }), HasSubstr("no-such-host.invalid"));
+  const size_t tries = log.count("waiting for the name behind --master");
+  EXPECT_GE(tries, 1u);
+  request.dry_run = true;
+  EXPECT_THAT(trireme::refusal<Error>([&] { find_seat(request, kMachine); }), HasSubstr("no-such-host.invalid"));
+  EXPECT_EQ(log.count("waiting"), tries) << "a dry run does not wait";
 }
 
 TEST(Seat, TheMastersMachineMayHostTheOthersNot) {

@@ -175,8 +175,8 @@ class Terminal {
     }
   }
 
-  // Node 0 knows how far all ranks are, and this terminal shows it. In an elastic job another host may become node 0; the
-  // other launchers relay only the end, an empty line.
+  // Node 0, which is always the first host, knows how far all ranks are, and this terminal shows it; the other
+  // launchers relay only the end, an empty line.
   std::string without_progress(size_t host, std::string_view bytes) {
     return relayed_[host].take_out(bytes, [this, host](const std::string& text) {
       if (host == 0 || !text.empty()) line_.show(printable(text));
@@ -287,7 +287,7 @@ TerminalWatch::TerminalWatch(int end_of_input) {
       const int signal = ::read(end_of_input, &byte, 1) == 1 ? signal_of_byte(byte) : SIGTERM;
       if (signal == SIGSTOP || signal == SIGCONT) continue;  // for workers, and there is none yet
       ::kill(::getpid(), signal);
-      return;
+      if (proc::asks_to_end(signal)) return;
     }
   });
 }

@@ -39,8 +39,8 @@ struct SshChild {
   static SshChild from_standard_input();
 };
 
-/// Watches standard input until the workers run: while one of these exists, the end of the input, or a signal byte,
-/// ends this process at once.
+/// Watches standard input while no worker runs: until this ends, a signal byte becomes that signal of this process, and
+/// the end of the input SIGTERM.
 class TerminalWatch {
  public:
   explicit TerminalWatch(int end_of_input);  // -1: watches nothing

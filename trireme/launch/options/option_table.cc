@@ -232,8 +232,7 @@ std::vector<Option> failure_options() {
            into(&Request::link_timeout, link_timeout_value)),
        Row({"--hang_timeout"}, "TIME",
            "when ranks have waited so long in a collective, or none has moved, say why, and end the job if it cannot "
-           "go "
-           "on (default: 60s; 0: off)",
+           "go on (default: 60s; 0: off)",
            into(&Request::hang_timeout, duration_value)),
        Row({"--elastic_level"}, "-1|0|1",
            "-1: the loss of a machine ends the job; 0: a machine whose process fails leaves, the others go on; 1: the "
@@ -321,7 +320,7 @@ std::vector<Option> refused_options() {
       {refused({"--servers", "--trainers", "--trainer_num", "--server_num", "--gloo_port", "--with_gloo"},
                "Trireme trains with collectives and has no parameter servers; use -n and --nnodes instead"),
        refused({"--auto_parallel_config", "--auto_cluster_config", "--auto_tuner_json"},
-               "Trireme does data parallel training and plans nothing else; leave it out"),
+               "the program says how a model is split, not the launcher; leave it out"),
        refused({"--legacy"}, "there is one launcher; leave it out"),
        refused({"--xpus", "--npus"}, "Trireme knows NVIDIA GPUs and CPUs; use --gpus, or -n for the CPU"),
        refused({"--role"}, "all workers have the same role; leave it out"),
