@@ -17,7 +17,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "support"))
 from report import PICTURES, section  # noqa: E402
 
-BENCHES = ["launch", "allreduce", "parameter_check", "watch", "hybrid", "hybrid/bubble", "step", "step --ablation", "scaling",
+BENCHES = ["launch", "launch/scale", "allreduce", "parameter_check", "watch", "hybrid", "hybrid/bubble", "step", "step --ablation", "scaling",
            "inference", "image", "loader", "speedup"]
 BY_HAND = ["training", "gpu", "gpu/gpu_step"]  # an hour, or a GPU
 PLOTS = {"allreduce": "allreduce", "step": "step", "gpu_step": "gpu/gpu_step"}  # mark and script

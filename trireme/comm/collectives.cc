@@ -48,6 +48,10 @@ void note_write(const torch::Tensor& tensor) {
   if (tensor.defined() && !tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
+void note_writes(const Tensors& tensors) {
+  for (const torch::Tensor& tensor : tensors) note_write(tensor);
+}
+
 WorkPtr start_all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& group, Mode mode) {
   Tensors tensors{tensor};
   note_write(tensor);
@@ -57,6 +61,7 @@ WorkPtr start_all_reduce(const torch::Tensor& tensor, ReduceOp op, const Group& 
 WorkPtr start_reduce(const torch::Tensor& tensor, int root, ReduceOp op, const Group& group, Mode mode) {
   check_rank(group, root, "reduce to");
   Tensors tensors{tensor};
+  if (group.rank() == root) note_write(tensor);
   return backend_for(tensor, group)
       .reduce(tensors, {.reduceOp = comm::to_c10d(op), .rootRank = root, .asyncOp = mode == Mode::async});
 }
@@ -71,6 +76,7 @@ WorkPtr start_broadcast(const torch::Tensor& tensor, int root, const Group& grou
 WorkPtr start_all_gather(Tensors& outputs, const torch::Tensor& input, const Group& group, Mode mode) {
   c10d::Backend& backend = backend_for(input, group);
   fill_like(outputs, input, group.size());
+  note_writes(outputs);
   std::vector<Tensors> lists{outputs};
   Tensors inputs{input};
   return backend.allgather(lists, inputs, {.asyncOp = mode == Mode::async});
@@ -78,6 +84,7 @@ WorkPtr start_all_gather(Tensors& outputs, const torch::Tensor& input, const Gro
 
 WorkPtr start_all_gather(const torch::Tensor& output, const torch::Tensor& input, const Group& group, Mode mode) {
   torch::Tensor to = output, from = input;
+  note_write(output);
   return backend_for(input, group)._allgather_base(to, from, {.asyncOp = mode == Mode::async});
 }
 
@@ -86,6 +93,7 @@ WorkPtr start_gather(Tensors& outputs, const torch::Tensor& input, int root, con
   if (group.rank() == root) fill_like(outputs, input, group.size());
   std::vector<Tensors> lists;
   if (!outputs.empty()) lists.push_back(outputs);
+  if (group.rank() == root) note_writes(outputs);
   Tensors inputs{input};
   return backend_for(input, group).gather(lists, inputs, {.rootRank = root, .asyncOp = mode == Mode::async});
 }
@@ -93,6 +101,7 @@ WorkPtr start_gather(Tensors& outputs, const torch::Tensor& input, int root, con
 WorkPtr start_scatter(const torch::Tensor& output, const Tensors& inputs, int root, const Group& group, Mode mode) {
   check_rank(group, root, "scatter from");
   Tensors outputs{output};
+  note_write(output);
   std::vector<Tensors> lists;
   if (group.rank() == root) lists.push_back(inputs);
   return backend_for(output, group).scatter(outputs, lists, {.rootRank = root, .asyncOp = mode == Mode::async});
@@ -101,6 +110,7 @@ WorkPtr start_scatter(const torch::Tensor& output, const Tensors& inputs, int ro
 WorkPtr start_reduce_scatter(const torch::Tensor& output, const Tensors& inputs, ReduceOp op, const Group& group,
                              Mode mode) {
   Tensors outputs{output};
+  note_write(output);
   std::vector<Tensors> lists{inputs};
   return backend_for(output, group)
       .reduce_scatter(outputs, lists, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
@@ -109,6 +119,7 @@ WorkPtr start_reduce_scatter(const torch::Tensor& output, const Tensors& inputs,
 WorkPtr start_reduce_scatter(const torch::Tensor& output, const torch::Tensor& input, ReduceOp op, const Group& group,
                              Mode mode) {
   torch::Tensor to = output, from = input;
+  note_write(output);
   return backend_for(output, group)
       ._reduce_scatter_base(to, from, {.reduceOp = comm::to_c10d(op), .asyncOp = mode == Mode::async});
 }
@@ -120,12 +131,14 @@ WorkPtr start_all_to_all(Tensors& outputs, const Tensors& inputs, const Group& g
   if (outputs.empty())
     for (const torch::Tensor& input : inputs) outputs.push_back(torch::empty_like(input));
   Tensors to = outputs, from = inputs;
+  note_writes(outputs);
   return backend_for(inputs[0], group).alltoall(to, from, {.asyncOp = mode == Mode::async});
 }
 
 WorkPtr start_all_to_all(const torch::Tensor& output, const torch::Tensor& input, std::vector<int64_t> output_lengths,
                          std::vector<int64_t> input_lengths, const Group& group, Mode mode) {
   torch::Tensor to = output, from = input;
+  note_write(output);
   return backend_for(input, group)
       .alltoall_base(to, from, output_lengths, input_lengths, {.asyncOp = mode == Mode::async});
 }
@@ -254,6 +267,7 @@ Work isend(const torch::Tensor& tensor, int to, const Group& group) {
 Work irecv(const torch::Tensor& tensor, int from, const Group& group) {
   check_rank(group, from, "recv from");
   Tensors tensors{tensor};
+  note_write(tensor);
   return make_work(backend_for(tensor, group).recv(tensors, from, 0));
 }
 
@@ -267,10 +281,10 @@ void send(const torch::Tensor& tensor, int to, const Group& group) {
 
 void recv(const torch::Tensor& tensor, int from, const Group& group) {
   check_rank(group, from, "recv from");
-  if (auto* backend = dynamic_cast<comm::EngineBackend*>(&backend_for(tensor, group)))
-    backend->recv_now(tensor, from);
-  else
-    irecv(tensor, from, group).wait();
+  auto* const backend = dynamic_cast<comm::EngineBackend*>(&backend_for(tensor, group));
+  if (!backend) return irecv(tensor, from, group).wait();
+  note_write(tensor);
+  backend->recv_now(tensor, from);
 }
 
 std::vector<Work> batch_isend_irecv(const std::vector<P2POp>& operations) {

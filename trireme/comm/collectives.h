@@ -12,8 +12,8 @@
 // part in one operation at a time. all_reduce, reduce and broadcast need the same shape on every rank. A tensor that
 // gets a result must not have several elements in one place, as expand() and unfold() make them: UsageError.
 //
-// Errors: UsageError for arguments that cannot be; for ranks that disagree see Group. With TRIREME_CHECK=1 every
-// backend compares the ranks' calls before each operation (shm always does).
+// Errors: UsageError for arguments that cannot be; for ranks that disagree see Group. The ranks compare their
+// calls before each operation (TRIREME_CHECK=0: only in shared memory); NCCL's do not.
 #pragma once
 
 #include <torch/types.h>

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <future>
 
 #include "trireme/comm/group_state.h"
@@ -47,6 +48,29 @@ TEST_F(Alone, EveryCollectiveGivesBackWhatItWasGiven) {
   all_to_all(exchanged.view({2, 3}), x_);
   for (const torch::Tensor& tensor : {scattered, reduced, exchanged}) EXPECT_TRUE(is_x(tensor));
   barrier();
+}
+
+// Else a tensor that autograd has kept for the backward would be overwritten without a word.
+TEST_F(Alone, ResultsCountAsWrites) {
+  const torch::Tensor kept = torch::ones({2, 3}), loss = (kept.clone().requires_grad_() * kept).sum();
+  all_gather(kept, x_);
+  EXPECT_THROW(loss.backward(), c10::Error);
+
+  Tensors list{torch::zeros({2, 3})}, inputs{x_};
+  const torch::Tensor& output = list[0];
+  const std::vector<std::function<void()>> calls = {
+      [&] { all_reduce(output); },         [&] { reduce(output, 0); },
+      [&] { broadcast(output, 0); },       [&] { all_gather(list, x_); },
+      [&] { all_gather(output, x_); },     [&] { gather(list, x_, 0); },
+      [&] { scatter(output, inputs, 0); }, [&] { reduce_scatter(output, inputs); },
+      [&] { reduce_scatter(output, x_); }, [&] { all_to_all(list, inputs); },
+      [&] { all_to_all(output, x_); },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const auto before = output._version();
+    calls[i]();
+    EXPECT_GT(output._version(), before) << "call " << i;
+  }
 }
 
 TEST_F(Alone, Objects) {

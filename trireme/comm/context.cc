@@ -15,22 +15,18 @@
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
 #include "trireme/core/text.h"
+#include "trireme/core/token.h"
 #include "trireme/store/meeting_store.h"
 
 namespace trireme::comm {
 namespace {
 
+constexpr size_t kLongestList = 128;  // of ranks, in the name of a group
+
 std::vector<int> pick(std::span<const int> ranks, const std::vector<int>& places) {
   std::vector<int> picked;
   for (const int place : places) picked.push_back(ranks[static_cast<size_t>(place)]);
   return picked;
-}
-
-// Without cards (a lone process, MPI) the hosts are not known.
-bool spans_hosts(const std::vector<Card>& cards, std::span<const int> ranks) {
-  if (cards.empty()) return false;
-  const std::vector<int> hosts = hosts_of(cards, ranks);
-  return std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) != hosts.end();
 }
 
 }  // namespace
@@ -116,8 +112,10 @@ void Context::exchange_cards(Store& store) {
                     options_.world.size, options_.prefix);
 }
 
+// The name is part of keys in the store, so long lists are cut to their digest.
 std::string Context::name_group(std::span<const int> ranks) {
-  const std::string list = fmt::format("{}", fmt::join(ranks, "-"));
+  std::string list = fmt::format("{}", fmt::join(ranks, "-"));
+  if (list.size() > kLongestList) list = fmt::format("{}-ranks-{}", ranks.size(), to_hex(sha256(list)).substr(0, 32));
   const std::lock_guard lock(mutex_);
   return fmt::format("{}#{}", list, uses_[list]++);
 }
@@ -231,8 +229,7 @@ std::unique_ptr<Engine> Context::meet_members(const std::shared_ptr<Store>& stor
                                                   : choose_transport(hosts_of(cards_, ranks), options_.backend);
   std::unique_ptr<Engine> engine =
       make_plain_engine(transport, store, name, ranks, {.me = me_among(ranks), .group = name});
-  if (options_.check == Check::always) engine->compare_calls();
-  if (options_.check == Check::between_hosts && spans_hosts(cards_, ranks)) engine->compare_between_hosts();
+  if (options_.compare_calls && ranks.size() > 1) engine->compare_calls();
   return engine;
 }
 

@@ -25,13 +25,6 @@
 
 namespace trireme::comm {
 
-/// Which ranks compare their calls before a collective, beside those that share memory, which always do.
-enum class Check {
-  off,
-  between_hosts,  ///< those of groups on several hosts
-  always,
-};
-
 struct ContextOptions {
   RankInfo world{};
   std::shared_ptr<Store> store = {};  ///< null under mpirun
@@ -41,7 +34,7 @@ struct ContextOptions {
   std::string gpu = {};               ///< which GPU this rank uses, by a name that is the same in every process
   int gpu_index = -1;                 ///< its number in this process
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};
-  Check check = Check::between_hosts;
+  bool compare_calls = true;  ///< before each collective, where ranks do not share memory, which compares anyway
   bool log_calls = false;     ///< log every operation before it runs
   bool wait_at_once = false;  ///< wait for asynchronous collectives where they are called
   bool mpi = false;           ///< started by mpirun or srun

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <numeric>
 #include <thread>
 
 #include "trireme/core/error.h"
@@ -86,9 +87,21 @@ TEST(Context, GroupsOfTheSameRanksHaveDifferentNames) {
   EXPECT_EQ(Context::meet({})->name_group(pair), first) << "and the same on every member";
 }
 
+TEST(Context, GroupsOfManyRanksHaveNamesThatFitIntoKeys) {
+  const auto context = Context::meet({});
+  std::vector<int> many(4096);
+  std::iota(many.begin(), many.end(), 0);
+  const std::string first = context->name_group(many);
+  EXPECT_LT(first.size(), 200u);
+  EXPECT_NE(context->name_group(many), first);
+  std::swap(many.front(), many.back());
+  EXPECT_NE(Context::meet({})->name_group(many), first);
+}
+
 TEST(Context, ALoneProcessNeedsNoStoreToBeChecked) {
-  for (const Check check : {Check::off, Check::between_hosts, Check::always})
-    EXPECT_STREQ(Context::meet({.check = check})->make_engine("world", std::vector<int>{0})->name(), "local");
+  for (const bool compares : {false, true})
+    EXPECT_STREQ(Context::meet({.compare_calls = compares})->make_engine("world", std::vector<int>{0})->name(),
+                 "local");
 }
 
 TEST(Context, SeveralRanksNeedAStore) {

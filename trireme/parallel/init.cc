@@ -10,6 +10,7 @@
 #include "trireme/comm/collective_count.h"
 #include "trireme/comm/foreign_store.h"
 #include "trireme/comm/group_state.h"
+#include "trireme/comm/operator_log.h"
 #include "trireme/comm/shared_tensors.h"
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
@@ -63,15 +64,14 @@ std::string own_address(const ParallelEnv& env) {
   return env.master ? source_ip_towards(env.master->host) : "";
 }
 
-constexpr int kLogCalls = 3;  // GLOG_v
+constexpr int kLogCalls = 3;  // GLOG_v: collectives and operators
 
-comm::Check check_of(const InitOptions& options) {
-  const auto text = env::get_nonempty("TRIREME_CHECK");
-  if (options.check) return *options.check ? comm::Check::always : comm::Check::off;
-  if (!text) return comm::Check::between_hosts;
-  if (*text != "0" && *text != "1")
-    throw UsageError("TRIREME_CHECK={}: must be 1 (always), 0 (never) or unset (between hosts)", *text);
-  return *text == "1" ? comm::Check::always : comm::Check::off;
+bool compares_calls(const InitOptions& options) {
+  if (options.check) return *options.check;
+  const std::string text = env::get_nonempty("TRIREME_CHECK").value_or("1");
+  if (text != "0" && text != "1")
+    throw UsageError("TRIREME_CHECK={}: must be 1 (compare, as without it) or 0 (never)", text);
+  return text == "1";
 }
 
 comm::ContextOptions context_options(const World::State& state, const InitOptions& options, int world_number) {
@@ -83,7 +83,7 @@ comm::ContextOptions context_options(const World::State& state, const InitOption
   result.address = own_address(env);
   result.backend = options.backend.empty() ? env::get_nonempty("TRIREME_BACKEND").value_or("auto") : options.backend;
   result.timeout = options.timeout.value_or(env.pg_timeout);
-  result.check = check_of(options);
+  result.compare_calls = compares_calls(options);
   result.log_calls = parse_int(env::get("GLOG_v").value_or(""), 0, 1'000'000).value_or(0) >= kLogCalls;
   result.wait_at_once = env::get("FLAGS_benchmark") == "1";
   result.mpi = is_mpi(env);
@@ -119,6 +119,7 @@ World make_world(const InitOptions& options, int number) {
   state->device = choose_device(state->job.env);
   const comm::ContextOptions context = context_options(*state, options, number);
   share_tensors(*state, context);
+  if (context.log_calls) comm::log_operators(context.world.rank);
   World world(make_world_group(comm::Context::meet(context)), state);
   log_start(world, context);
   return world;

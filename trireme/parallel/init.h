@@ -45,7 +45,7 @@ struct InitOptions {
   std::string backend = {};  ///< for CPU tensors: auto, shm, gloo or hierarchical; empty: TRIREME_BACKEND, else auto
   /// Of a collective; empty: PADDLE_PG_TIMEOUT, else 30 minutes.
   std::optional<std::chrono::milliseconds> timeout = {};
-  std::optional<bool> check = {};  ///< compare the ranks' calls before each collective; empty: TRIREME_CHECK
+  std::optional<bool> check = {};  ///< compare the ranks' calls before each collective; empty: TRIREME_CHECK, else yes
 };
 
 /// Reads the environment, connects to the job's store, finds out where the other ranks are, and connects to them. The

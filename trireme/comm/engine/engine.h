@@ -95,12 +95,9 @@ class Engine {
   /// The same for the fault of another rank.
   void abort(const Blame& blame);
 
-  /// From now on the ranks compare their calls before each collective, by one small all_gather (TRIREME_CHECK). Call it
-  /// on every rank. An engine that compares anyway, as shm does, is left as it is.
+  /// From now on the ranks compare their calls before each collective, by a small all_gather. Call it on every rank. An
+  /// engine that compares anyway, as shm does, is left as it is.
   void compare_calls() { compares_ = !compares_itself(); }
-  /// As compare_calls(), where that is the only way to see that hosts disagree. The hierarchical engine lets the ranks
-  /// that cross from host to host compare, and leaves those of one host to shared memory, which is faster.
-  virtual void compare_between_hosts() { compare_calls(); }
 
   /// Called on the thread of an operation that fails because of another rank, before its caller gets the PeerError.
   /// `ranks` are those that the operation needs: all others, or the peer of a message.
@@ -117,6 +114,8 @@ class Engine {
   const RankNames& names() const { return member_.names; }
   /// The number of a rank in messages.
   int called(int rank) const { return comm::called(member_.names, rank); }
+  /// Throws the same Disagreement on every rank when the calls of some differ.
+  virtual void compare(const Operation& call);
   /// Of an all_to_all: whether each rank expects what the others send, by one all_gather.
   void compare_parts(const Operation& call, Counts sent, Counts received);
 
@@ -147,7 +146,6 @@ class Engine {
   void check_peer(const char* what, int peer) const;
   void check_counts(Kind kind, Counts counts) const;
   void check_alive(const Operation& call);
-  void compare(const Operation& call);
   void gather_bytes(std::span<const std::byte> mine, void* all);
   bool set_failure(const PeerError& failure);
   void report(const Operation& call) const;

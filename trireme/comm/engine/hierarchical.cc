@@ -15,16 +15,15 @@
 // gather, scatter, all_to_all: the flat engine; they have nothing to save inside a host. send, recv: inside when both
 //   are on one host.
 //
-// Comparing (compare_between_hosts): ranks of a host compare in shared memory. The ranks of a column compare what their
-//   callers asked for right before the column's collective, by an all_gather of the calls. So no element of a collective
-//   on which hosts disagree crosses, and hosts that take different ways still meet in the leaders' column. The flat
-//   engine's operations have no step inside the host: there the ranks of a host compare, then the leaders, then a
-//   barrier lets the host's ranks go.
+// Comparing (compare_calls): before each collective the ranks of a host compare what their callers have asked for, then
+//   the leaders, and each leader tells its host. Where somebody differs, all ranks gather all calls, so that everyone
+//   gets the same error. Nothing of a collective on which ranks disagree has moved by then.
 //
 // Every rank of a column calls the same collectives of `across` in the same order, every rank of a host those of
 // `inner`: the choices above depend on arguments that are the same on all ranks.
 #include "trireme/comm/engine/hierarchical.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -58,7 +57,6 @@ class HierarchicalEngine final : public Engine {
         parts_(make_parts(topology_, rank(), std::move(engines))) {}
 
   const char* name() const override { return "hierarchical"; }
-  void compare_between_hosts() override { compares_crossings_ = true; }
 
  private:
   void do_all_reduce(const Operation& call, void* data) override {
@@ -84,8 +82,7 @@ class HierarchicalEngine final : public Engine {
     inner([&](Engine& e) { e.reduce(work, call.dims, dtype, crossing.inner_op(), column); });
     if (carries) {
       std::byte* crossed = crossing.begin(work, elements);
-      across(call,
-             [&](Engine& e) { e.reduce(crossed, elements, crossing.dtype(), crossing.op(), topology_.host_of(root)); });
+      across([&](Engine& e) { e.reduce(crossed, elements, crossing.dtype(), crossing.op(), topology_.host_of(root)); });
       if (at_home) crossing.end(crossed, work, elements);
     }
     if (at_home && column != topology_.place_of(root)) hand_over(work, elements, dtype, column, root, data);
@@ -99,7 +96,7 @@ class HierarchicalEngine final : public Engine {
       inner([&](Engine& e) { e.broadcast(data, call.dims, call.dtype, place); });
     };
     if (host_ == home && !root_in_column) spread_from(topology_.place_of(call.root));
-    if (place_ == column) across(call, [&](Engine& e) { e.broadcast(data, call.dims, call.dtype, home); });
+    if (place_ == column) across([&](Engine& e) { e.broadcast(data, call.dims, call.dtype, home); });
     if (host_ != home || root_in_column) spread_from(column);
   }
 
@@ -121,22 +118,21 @@ class HierarchicalEngine final : public Engine {
       scatter_hosts(call, packed.data(), counts, bytes(output));
   }
 
-  void do_barrier(const Operation& call) override {
+  void do_barrier(const Operation& /*call*/) override {
     const auto meet = [](Engine& engine) { engine.barrier(); };
     inner(meet);
-    if (place_ == 0) across(call, meet);
+    if (place_ == 0) across(meet);
     inner(meet);
   }
 
   void do_gather(const Operation& call, const void* input, Counts counts, void* output) override {
-    flat(call, [&](Engine& e) { e.gather(input, counts, call.dtype, output, call.root); });
+    flat([&](Engine& e) { e.gather(input, counts, call.dtype, output, call.root); });
   }
   void do_scatter(const Operation& call, const void* input, Counts counts, void* output) override {
-    flat(call, [&](Engine& e) { e.scatter(input, counts, call.dtype, output, call.root); });
+    flat([&](Engine& e) { e.scatter(input, counts, call.dtype, output, call.root); });
   }
   void do_all_to_all(const Operation& call, const void* input, Counts sent, void* output, Counts received) override {
-    if (compares_crossings_) compare_parts(call, sent, received);
-    flat(call, [&](Engine& e) { e.all_to_all(input, sent, call.dtype, output, received); });
+    flat([&](Engine& e) { e.all_to_all(input, sent, call.dtype, output, received); });
   }
 
   void do_send(const Operation& call, const void* data) override {
@@ -170,43 +166,49 @@ class HierarchicalEngine final : public Engine {
     parts_.inner.run(call);
   }
   template <typename Call>
-  void across(const Operation& asked, Call call) {
-    if (compares_crossings_) compare_in(parts_.across, asked);
+  void across(Call call) {
     parts_.across.run(call);
   }
   template <typename Call>
-  void flat(const Operation& asked, Call call) {
-    if (compares_crossings_) compare_all(asked);
+  void flat(Call call) {
     parts_.flat.run(call);
   }
 
   // --- comparing
 
-  void compare_in(Part& part, const Operation& asked) {
-    std::vector<Operation> all(part.members.size());
-    const std::vector<size_t> counts(all.size(), sizeof asked);
-    part.run([&](Engine& e) { e.all_gather(&asked, counts, DType::u8, all.data()); });
-    if (const auto mismatch = find_mismatch(all, names(), part.members)) throw Disagreement("{}", *mismatch);
+  void compare(const Operation& call) override {
+    bool alike = all_say(parts_.inner, call, true);
+    if (place_ == 0) alike = all_say(parts_.across, call, alike);
+    inner([&](Engine& e) { e.broadcast(&alike, sizeof alike, DType::u8, 0); });
+    if (!alike) Engine::compare(call);
   }
 
-  void compare_all(const Operation& asked) {
-    compare_in(parts_.inner, asked);
-    if (place_ == 0) compare_in(parts_.across, asked);
-    inner([](Engine& e) { e.barrier(); });
+  // Whether every member of the part makes this call, and has found its own part alike before.
+  static bool all_say(Part& part, const Operation& call, bool alike) {
+    struct Said {
+      Operation call{};
+      bool alike = false;
+      bool operator==(const Said&) const = default;
+    };
+    const Said mine{call, alike};
+    std::vector<Said> all(part.members.size());
+    const std::vector<size_t> counts(all.size(), sizeof mine);
+    part.run([&](Engine& e) { e.all_gather(&mine, counts, DType::u8, all.data()); });
+    return std::all_of(all.begin(), all.end(), [&](const Said& said) { return said == Said{call, true}; });
   }
 
   // --- ways
 
-  void all_reduce_across(const Operation& call, std::byte* data, size_t elements, Crossing& crossing) {
+  void all_reduce_across(std::byte* data, size_t elements, Crossing& crossing) {
     std::byte* crossed = crossing.begin(data, elements);
-    across(call, [&](Engine& e) { e.all_reduce(crossed, elements, crossing.dtype(), crossing.op()); });
+    across([&](Engine& e) { e.all_reduce(crossed, elements, crossing.dtype(), crossing.op()); });
     crossing.end(crossed, data, elements);
   }
 
   void all_reduce_by_leaders(const Operation& call, std::byte* data) {
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce(data, call.dims, call.dtype, crossing.inner_op(), 0); });
-    if (place_ == 0) all_reduce_across(call, data, call.dims.elements, crossing);
+    if (place_ == 0) all_reduce_across(data, call.dims.elements, crossing);
     inner([&](Engine& e) { e.broadcast(data, call.dims, call.dtype, 0); });
   }
 
@@ -218,7 +220,7 @@ class HierarchicalEngine final : public Engine {
     const Buffer slice(mine, call.dtype);
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce_scatter(data, slices, call.dtype, crossing.inner_op(), slice.data()); });
-    all_reduce_across(call, slice.data(), mine, crossing);
+    all_reduce_across(slice.data(), mine, crossing);
     inner([&](Engine& e) { e.all_gather(slice.data(), slices, call.dtype, data); });
   }
 
@@ -233,7 +235,7 @@ class HierarchicalEngine final : public Engine {
     const DType dtype = call.dtype;
     const std::vector<size_t> column = PartOrder::pick(counts, parts_.across.members);
     const Buffer mine(total(column), dtype);
-    across(call, [&](Engine& e) { e.all_gather(input, column, dtype, mine.data()); });
+    across([&](Engine& e) { e.all_gather(input, column, dtype, mine.data()); });
     inner([&](Engine& e) { e.all_gather(mine.data(), order_.column_totals(counts), dtype, all); });
   }
 
@@ -242,16 +244,14 @@ class HierarchicalEngine final : public Engine {
     const std::vector<size_t> inside = PartOrder::pick(counts, parts_.inner.members);
     const Buffer block(total(inside), dtype);
     inner([&](Engine& e) { e.gather(input, inside, dtype, block.data(), 0); });
-    if (place_ == 0)
-      across(call, [&](Engine& e) { e.all_gather(block.data(), order_.host_totals(counts), dtype, all); });
+    if (place_ == 0) across([&](Engine& e) { e.all_gather(block.data(), order_.host_totals(counts), dtype, all); });
     inner([&](Engine& e) { e.broadcast(all, total(counts), dtype, 0); });
   }
 
-  void reduce_scatter_across(const Operation& call, std::byte* input, Counts counts, Crossing& crossing, size_t mine,
-                             std::byte* output) {
+  void reduce_scatter_across(std::byte* input, Counts counts, Crossing& crossing, size_t mine, std::byte* output) {
     std::byte* crossed = crossing.begin(input, total(counts));
     const Buffer result(mine, crossing.dtype());
-    across(call, [&](Engine& e) { e.reduce_scatter(crossed, counts, crossing.dtype(), crossing.op(), result.data()); });
+    across([&](Engine& e) { e.reduce_scatter(crossed, counts, crossing.dtype(), crossing.op(), result.data()); });
     crossing.end(result.data(), output, mine);
   }
 
@@ -260,7 +260,7 @@ class HierarchicalEngine final : public Engine {
     const Buffer column(totals[static_cast<size_t>(place_)], call.dtype);
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce_scatter(packed, totals, call.dtype, crossing.inner_op(), column.data()); });
-    reduce_scatter_across(call, column.data(), PartOrder::pick(counts, parts_.across.members), crossing,
+    reduce_scatter_across(column.data(), PartOrder::pick(counts, parts_.across.members), crossing,
                           counts[static_cast<size_t>(rank())], output);
   }
 
@@ -269,8 +269,7 @@ class HierarchicalEngine final : public Engine {
     const Buffer block(total(inside), call.dtype);
     Crossing crossing(topology_, host_, call.dtype, call.op);
     inner([&](Engine& e) { e.reduce(packed, total(counts), call.dtype, crossing.inner_op(), 0); });
-    if (place_ == 0)
-      reduce_scatter_across(call, packed, order_.host_totals(counts), crossing, total(inside), block.data());
+    if (place_ == 0) reduce_scatter_across(packed, order_.host_totals(counts), crossing, total(inside), block.data());
     inner([&](Engine& e) { e.scatter(block.data(), inside, call.dtype, output, 0); });
   }
 
@@ -278,7 +277,6 @@ class HierarchicalEngine final : public Engine {
   const int host_;
   const int place_;
   const PartOrder order_;
-  bool compares_crossings_ = false;
   Parts parts_;
 };
 
