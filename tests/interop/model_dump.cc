@@ -1,17 +1,20 @@
 // model_dump NETWORK CLASSES STEPS FOLDER: what one of our networks computes from the weights and the batch that lie in
 // FOLDER, for comparison with its original. Reads weights.safetensors and batch.safetensors (images, labels); writes
 // result.safetensors: `scores` in evaluation, `gradient.NAME` of the mean cross-entropy in training, and `losses` of
-// STEPS steps of SGD on that batch. Without dropout, whose random numbers no two frameworks share.
+// STEPS steps of SGD on that batch. Without dropout, whose random numbers no two frameworks share. With TRIREME_FUSED=1
+// training is channels last, where the fused passes run; otherwise in the usual memory order.
 #include <fmt/core.h>
 #include <torch/torch.h>
 
 #include <filesystem>
 #include <string>
 
+#include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/io/module_state.h"
 #include "trireme/io/safetensors.h"
 #include "trireme/models/models.h"
+#include "trireme/nn/channels_last.h"
 
 namespace {
 
@@ -63,14 +66,21 @@ trireme::models::ClassifierPtr without_dropout(const std::string& name, int64_t 
   }
 }
 
+void lay_out(Classifier& net, Batch& batch) {
+  if (trireme::env::get("TRIREME_FUSED") != "1") return;
+  trireme::nn::to_channels_last(net);
+  batch.images = batch.images.contiguous(torch::MemoryFormat::ChannelsLast);
+}
+
 void dump(const std::string& name, int64_t classes, int steps, const std::filesystem::path& folder) {
   const auto net = without_dropout(name, classes);
   const TensorMap weights = trireme::io::load_safetensors(folder / "weights.safetensors");
   trireme::io::load_into(*net, weights);
   const TensorMap input = trireme::io::load_safetensors(folder / "batch.safetensors");
-  const Batch batch{input["images"], input["labels"]};
+  Batch batch{input["images"], input["labels"]};
   TensorMap result;
   result.insert("scores", scores(*net, batch));
+  lay_out(*net, batch);
   add_gradients(*net, batch, result);
   trireme::io::load_into(*net, weights);  // the statistics have moved
   result.insert("losses", losses(*net, batch, steps));

@@ -1,6 +1,7 @@
 """models_peers.py NETWORK STEPS MODEL_DUMP: one network of torchvision against ours, with the same
 weights on the same batch. Prints the differences as JSON: each is the largest |ours - theirs| / (atol + rtol |theirs|)
-of its kind, so that 1 is the limit; the losses' are absolute. Runs in the peers' Python."""
+of its kind, so that 1 is the limit; the losses' are absolute, gradient_distance is a relative norm. Runs in the peers'
+Python."""
 
 import copy
 import json
@@ -67,6 +68,12 @@ def ours(dump, name, state, batch, steps):
         return load_file(f"{folder}/result.safetensors")
 
 
+def relative_distance(ours, theirs, names):
+    """Of all these tensors together."""
+    squares = [((ours[name] - theirs[name]).norm() ** 2, theirs[name].norm() ** 2) for name in names]
+    return (sum(one for one, _ in squares) / sum(other for _, other in squares)).sqrt().item()
+
+
 def scaled_difference(a, b):
     return ((a - b).abs() / (ATOL + RTOL * b.abs())).max().item()
 
@@ -84,6 +91,7 @@ def main():
         "same_bits": torch.equal(our["scores"], their["scores"]),
         "scores": scaled_difference(our["scores"], their["scores"]),
         "gradients": max(gradients.items(), key=lambda item: item[1]),
+        "gradient_distance": relative_distance(our, their, gradients),
         "losses": (our["losses"] - their["losses"]).abs().max().item() if steps else 0.0,
         "first_and_last_loss": [their["losses"][0].item(), their["losses"][-1].item()] if steps else [],
         "spread": their["scores"].std().item(),

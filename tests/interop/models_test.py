@@ -16,6 +16,11 @@ PATIENCE = 250
 
 class ModelCase(unittest.TestCase):
     def compare(self, network, steps=0, **environment):
+        difference = self.differences(network, steps, **environment)
+        self.assertLessEqual(difference["gradients"][1], 1, difference)
+        return difference
+
+    def differences(self, network, steps=0, **environment):
         finished = subprocess.run(
             [peers() / "bin/python", HERE / "models_peers.py", network, str(steps), DUMP],
             stdout=subprocess.PIPE, text=True, check=True, timeout=PATIENCE,
@@ -25,7 +30,6 @@ class ModelCase(unittest.TestCase):
         self.assertEqual(difference["names"], [])
         self.assertGreater(difference["spread"], 1e-3, "scores this equal prove nothing")
         self.assertLessEqual(difference["scores"], 1, difference)
-        self.assertLessEqual(difference["gradients"][1], 1, difference)
         self.assertLessEqual(difference["losses"], 1e-4, difference)
         if steps:
             first, last = difference["first_and_last_loss"]
@@ -34,11 +38,22 @@ class ModelCase(unittest.TestCase):
 
 
 class LastBit(ModelCase):
+    networks = ("resnet18", "mobilenet_v3_small")
+
     def test_the_scores_of_all_layers(self):
-        for network in ("resnet18", "mobilenet_v3_small"):
-            for fused in ("0", "1"):
-                with self.subTest(network, fused=fused):
-                    self.assertTrue(self.compare(network, TRIREME_FUSED=fused)["same_bits"])
+        for network in self.networks:
+            with self.subTest(network):
+                self.assertTrue(self.compare(network, TRIREME_FUSED="0")["same_bits"])
+
+    def test_the_gradients_of_the_fused_passes(self):
+        """Their sums are in another order. Now and then that moves a number over the kink of a ReLU, which changes the
+        gradients by up to 5e-3; without that they are 1e-5 apart, which models_test.cc checks."""
+        for network in self.networks:
+            with self.subTest(network):
+                difference = self.differences(network, TRIREME_FUSED="1")
+                self.assertTrue(difference["same_bits"])
+                self.assertGreater(difference["gradient_distance"], 0, "nothing was fused")
+                self.assertLessEqual(difference["gradient_distance"], 2e-2, difference)
 
 
 class ResNet(ModelCase):

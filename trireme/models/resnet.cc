@@ -10,6 +10,7 @@
 #include "trireme/core/error.h"
 #include "trireme/models/models.h"
 #include "trireme/models/settings.h"
+#include "trireme/nn/batch_norm_act.h"
 #include "trireme/nn/fused/gpu_layers.h"
 #include "trireme/nn/init.h"
 #include "trireme/nn/layers.h"
@@ -173,9 +174,9 @@ std::vector<NetworkLayer> layers_of(const Row& row, const ModelOptions& options)
       },
       plain));
   layers.push_back(layer(
-      "bn1", [=] { return torch::nn::BatchNorm2d(first.out); },
-      [small = settings.small_input](torch::nn::BatchNorm2d& bn, const torch::Tensor& x) {
-        const torch::Tensor y = torch::relu(bn(x));
+      "bn1", [=] { return nn::BatchNormAct(first.out); },
+      [small = settings.small_input](nn::BatchNormAct& bn, const torch::Tensor& x) {
+        const torch::Tensor y = bn->forward(x);
         return small ? y : torch::max_pool2d(y, 3, 2, 1);
       }));
   for (size_t i = 0; i < kWidth.size(); ++i)

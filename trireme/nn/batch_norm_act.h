@@ -10,9 +10,10 @@
 //   torch::nn::Sequential net(Conv2d(...), BatchNorm2d(64), ReLU(), ...);
 //   nn::convert_batch_norm_act(*net);                                      // before or after DataParallel
 //
-// Fused means: training on the CPU in float, channels last, with gradients. Otherwise the layers run one by one, as
-// libtorch's own. Either way the results are those of the layers, up to the rounding of float. A fused pass has no second
-// derivative (UsageError). Thread rule as for any torch module: one thread at a time in training.
+// Fused means: training, channels last, with gradients: on the CPU in float, on a GPU in float, half and bfloat16, under
+// autocast too. Otherwise the layers run one by one, as libtorch's own. Either way the results are those of the layers,
+// up to the rounding of their type. A fused pass has no second derivative (UsageError). Thread rule as for any torch
+// module: one thread at a time in training.
 #pragma once
 
 #include <torch/nn/module.h>

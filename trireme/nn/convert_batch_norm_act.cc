@@ -11,6 +11,7 @@
 #include "trireme/core/error.h"
 #include "trireme/nn/batch_norm_act.h"
 #include "trireme/nn/fused/batch_norm_act.h"
+#include "trireme/nn/fused/gpu_layers.h"
 
 namespace trireme::nn {
 namespace {
@@ -30,6 +31,7 @@ class FusedCallImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& x) {
     if (fused::can_fuse(*norm_, x, activation_, {})) return fused::batch_norm_act(*norm_, x, activation_, {});
+    if (const auto y = fused::gpu::norm_add_act(*norm_, x, activation_, {})) return *y;
     const torch::Tensor y = norm_->forward(x);
     return activation_layer_ ? activation_layer_->forward(y) : y;
   }

@@ -10,6 +10,7 @@
 #include "trireme/core/env.h"
 #include "trireme/core/error.h"
 #include "trireme/core/log.h"
+#include "trireme/io/rng_state.h"
 #include "trireme/nn/channels_last.h"
 #include "trireme/train/step_parts.h"
 
@@ -39,19 +40,21 @@ bool refuses_layout(const c10::Error& error) {
   return std::string_view(error.what_without_backtrace()).find("view size is not compatible") != std::string_view::npos;
 }
 
-// The running statistics, which a pass that fails has changed up to there.
-class SavedBuffers {
+// What a pass changes before it fails: the running statistics, and the random number generators when it has drawn.
+class SavedState {
  public:
-  explicit SavedBuffers(const torch::nn::Module& module) : buffers_(module.buffers()) {
+  explicit SavedState(const torch::nn::Module& module) : buffers_(module.buffers()), generators_(io::rng_state()) {
     for (const torch::Tensor& buffer : buffers_) copies_.push_back(buffer.detach().clone());
   }
   void restore() {
     const torch::NoGradGuard no_grad;
     for (size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(copies_[i]);
+    io::set_rng_state(generators_);
   }
 
  private:
   std::vector<torch::Tensor> buffers_, copies_;
+  io::TensorMap generators_;
 };
 
 class ImageForward {
@@ -84,7 +87,7 @@ class ImageForward {
   }
 
   Tensors run_first(const Tensors& inputs) {
-    SavedBuffers buffers(*module_);
+    SavedState before(*module_);
     try {
       Tensors outputs = run_laid_out(inputs);
       state_ = State::channels_last;
@@ -98,7 +101,7 @@ class ImageForward {
         "channels last; it trains in that order, more slowly. To have the speed, {}",
         kCure);
     to_usual_order(*module_);
-    buffers.restore();
+    before.restore();
     state_ = State::usual;
     return forward_(inputs);
   }

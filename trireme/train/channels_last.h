@@ -24,8 +24,8 @@ torch::Tensor to_channels_last(const torch::Tensor& images);
 /// optimizer's first step. Changes nothing for a module without such weights, and for one that is split over the ranks.
 ///
 /// Some networks cannot work so: view() refuses what convolutions return then. When that ends the first forward pass,
-/// the weights go back, one line says why, and the pass runs again. Later, and when the module has been split in the
-/// meantime, it is a UsageError that names the cure.
+/// the weights, buffers and random number generators go back, one line says why, and the pass runs again. Later, and
+/// when the module has been split in the meantime, it is a UsageError that names the cure.
 Forward with_channels_last(const std::shared_ptr<torch::nn::Module>& module, Forward forward);
 
 /// Undoes what with_channels_last() has done to the weights. Not for a module that is split.

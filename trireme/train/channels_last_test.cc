@@ -26,13 +26,14 @@ using testing::ThrowsMessage;
 struct SmallConvNetImpl : torch::nn::Module {
   explicit SmallConvNetImpl(bool view = false) : views(view) {}
   torch::Tensor forward(const torch::Tensor& x) {
-    const torch::Tensor y = norm(convolution(x));
+    const torch::Tensor y = dropout(norm(convolution(x)));
     return last(views ? y.view({y.size(0), -1}) : y.flatten(1));
   }
   bool views;
   torch::nn::Conv2d convolution =
       register_module("convolution", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1).bias(false)));
   nn::BatchNormAct norm = register_module("norm", nn::BatchNormAct(8));
+  torch::nn::Dropout2d dropout = register_module("dropout", torch::nn::Dropout2d(0.0));
   torch::nn::Linear last = register_module("last", torch::nn::Linear(8 * 6 * 6, 3));
 };
 TORCH_MODULE(SmallConvNet);
@@ -138,6 +139,27 @@ TEST(ChannelsLast, ANetworkThatViewsTrainsInTheUsualOrder) {
   EXPECT_TRUE(state_of(net).equal(state_of(plain))) << "statistics of the pass that failed do not count";
   const torch::Tensor x = torch::randn({2, 3, 6, 6});
   EXPECT_TRUE(model.predict_batch(x).equal(other.predict_batch(x)));
+}
+
+// The pass that failed has drawn a mask: the one that counts draws the same again.
+TEST(ChannelsLast, ANetworkThatViewsDrawsTheRandomNumbersOfTheUsualOrder) {
+  SmallConvNet net = small_conv_net(true), plain = small_conv_net(true);
+  for (SmallConvNet* one : {&net, &plain}) (*one)->dropout->options.p(0.5);
+  fitted(net, options());
+  fitted(plain, options(false));
+  EXPECT_FALSE(lies_channels_last(net));
+  EXPECT_TRUE(state_of(net).equal(state_of(plain)));
+}
+
+// channels_last.cc knows the error by these words.
+TEST(ChannelsLast, LibtorchRefusesAViewInTheExpectedWords) {
+  const torch::Tensor x = torch::randn({2, 3, 4, 4}).contiguous(torch::MemoryFormat::ChannelsLast);
+  try {
+    static_cast<void>(x.view({2, -1}));
+    FAIL() << "libtorch takes the view now";
+  } catch (const c10::Error& error) {
+    EXPECT_THAT(std::string(error.what_without_backtrace()), HasSubstr("view size is not compatible"));
+  }
 }
 
 TEST(ChannelsLast, ANetworkThatViewsIsExportedBeforeItsFirstPass) {

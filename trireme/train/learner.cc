@@ -147,6 +147,7 @@ void Learner::make_step() {
                             .amp = options_.amp,
                             .clip_norm = options_.clip_norm,
                             .ema_decay = options_.ema_decay,
+                            .graph = options_.graph,
                             .channels_last = false});  // lay_out() has seen to it
 }
 

@@ -64,6 +64,14 @@ TEST(Model, CallsItsCallbacksInOrder) {
   EXPECT_EQ(diary->text, "predict{0()1()}");
 }
 
+TEST(Model, SaysWhyItsStepsHaveNoGraph) {
+  Model model(seeded_net());
+  model.prepare({.optimizer = sgd(0.1), .loss = torch::nn::CrossEntropyLoss(), .graph = true});
+  const CaughtLog log;
+  model.fit(points(), {.batch_size = 20, .verbose = 0});
+  EXPECT_EQ(log.count("no CUDA graph: the model is not on a GPU"), 1U);
+}
+
 TEST(Model, PrintsNothingWhenToldSo) {
   Model model = prepared(seeded_net());
   testing::internal::CaptureStdout();

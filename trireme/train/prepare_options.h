@@ -18,6 +18,7 @@ struct PrepareOptions {
   AmpOptions amp = {};
   std::optional<double> clip_norm = {};  ///< the largest norm of all gradients together
   std::optional<double> ema_decay = {};  ///< keep an average of the weights, which evaluate and predict then use
+  bool graph = false;                    ///< on a GPU: steps of one shape as a CUDA graph (step.h)
   /// Networks that take images compute in the memory order that is fastest for convolutions (step.h). Not with `shard`.
   bool channels_last = true;
   /// Splits the training over the ranks, as ShardedDataParallel does: ShardedOptions{.shard = Shard::gradients}. The

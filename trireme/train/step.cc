@@ -60,24 +60,14 @@ optim::GradScaler::Options scaler_options(const AmpOptions& amp, const std::shar
   return options;
 }
 
-/// Why these options have no graph.
-std::string why_no_graph(const StepOptions& options, const StepModel& model, const torch::Device& device) {
+/// Why no step of this model can have a graph.
+std::string why_no_graph(const StepModel& model, const torch::Device& device) {
   if (env::get("TRIREME_GRAPH") == "0") return "TRIREME_GRAPH is 0";
-  if (!device.is_cuda()) return "the model is not on a GPU";
-  if (options.accumulate != 1) return fmt::format("accumulate is {}", options.accumulate);
   if (model.sync && model.sync->group().size() > 1)
     return fmt::format("gradients are averaged over {} ranks", model.sync->group().size());
   if (std::dynamic_pointer_cast<ShardSync>(model.sync)) return "the model is a ShardedDataParallel";
+  if (!device.is_cuda()) return "the model is not on a GPU";
   return "";
-}
-
-std::unique_ptr<StepGraph> make_graph(const StepOptions& options, const StepModel& model, const torch::Device& device) {
-  if (!options.graph) return nullptr;
-  if (const std::string reason = why_no_graph(options, model, device); !reason.empty()) {
-    log_info("train::Step: no CUDA graph: {}; steps run one operator after the other", reason);
-    return nullptr;
-  }
-  return std::make_unique<StepGraph>(model.module);
 }
 
 void scale_gradients(const std::vector<torch::Tensor>& parameters, double factor) {
@@ -152,8 +142,8 @@ Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions opti
       options_(checked(std::move(options), model_, optimizer)),
       parameters_(model_.module->parameters()),
       device_(parameters_.empty() ? torch::Device(torch::kCPU) : parameters_[0].device()),
-      scaler_(scaler_options(options_.amp, model_.sync)),
-      graph_(make_graph(options_, model_, device_)) {
+      scaler_(scaler_options(options_.amp, model_.sync)) {
+  if (options_.graph) make_graph();
   set_accumulate(options_.accumulate);
   if (options_.amp.level == AmpLevel::O2) {
     masters_.emplace(stepped_parameters(*model_.module));
@@ -163,6 +153,20 @@ Step::Step(StepModel model, torch::optim::Optimizer& optimizer, StepOptions opti
 }
 
 Step::~Step() = default;
+
+void Step::make_graph() {
+  const std::string reason = why_no_graph(model_, device_);
+  if (reason.empty())
+    graph_ = std::make_unique<StepGraph>(model_.module);
+  else
+    say_no_graph(reason);
+}
+
+// Each reason once. Also where there can be no graph anyway: there may be one on the next machine.
+void Step::say_no_graph(const std::string& reason) {
+  if (!options_.graph || !without_graph_.insert(reason).second) return;
+  log_info("train::Step: no CUDA graph: {}; steps run one operator after the other", reason);
+}
 
 torch::Tensor Step::operator()(const torch::Tensor& input, const torch::Tensor& label, const BatchOptions& batch) {
   return (*this)(Tensors{input}, Tensors{label}, batch);
@@ -177,6 +181,7 @@ torch::Tensor Step::operator()(const Tensors& inputs, const Tensors& labels, con
   const int64_t samples = batch.samples.value_or(inputs[0].size(0));
   const bool is_whole_group = pending_ == 0 && options_.accumulate == 1 && batch.update.value_or(true);
   if (graph_ && is_whole_group) return run_graph(inputs, labels, samples);
+  if (!batch.update.value_or(true)) say_no_graph("a batch has .update = false, which leaves its group open");
   return run([&] { return loss_of(inputs, labels); }, samples, batch.update);
 }
 
@@ -207,6 +212,7 @@ torch::Tensor Step::run_graph(const Tensors& inputs, const Tensors& labels, int6
 }
 
 torch::Tensor Step::run_autocast(const LossFunction& loss, const BatchOptions& batch) {
+  say_no_graph("step([&] { … }) runs a function of the program; give a loss, and call step(x, y)");
   const auto in_precision = [&] {
     const optim::Autocast precision = autocast(device_, options_.amp);
     return loss();
@@ -299,6 +305,7 @@ void Step::compare_options() {
 void Step::set_accumulate(int64_t batches) {
   if (batches < 1) throw UsageError("train::Step: accumulate is {}; it must be at least 1", batches);
   options_.accumulate = batches;
+  if (batches > 1) say_no_graph(fmt::format("accumulate is {}", batches));
 }
 
 void Step::drop_gradients() {

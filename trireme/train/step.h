@@ -26,13 +26,14 @@
 // scaled, and all ranks skip a step when gradients overflowed on any of them.
 //
 // Graph. With `graph` a step(x, y) on a GPU repeats what an earlier one launched, as a CUDA graph: for networks of many
-// small operators that is faster. The first four steps of a shape run as usual; batches of another shape
-// always do, and so does everything where a graph is not possible, after one line that says why. Requires that
-// forward() and the loss compute the same for every batch of one shape, from the batch, parameters, buffers and tensors
-// that stay where they are: what they decide on the host, from a counter or from random numbers of their own, stays as
-// it was recorded, and a tensor that a member of the network is set to later is not seen. (A forward() that calls other
-// operators or numbers from one of the first steps to the next is noticed and not recorded; random numbers of libtorch
-// are right.) Learning rates, clipping, loss scale and averages may change as ever.
+// small operators that is faster. The first four steps of a shape run as usual; batches of another shape always do. So
+// do all steps where a graph is not possible: a model that is not on a GPU, several ranks, a group of several batches,
+// step([&] { … }). One line of the log states each reason. Requires that forward() and the loss compute the same for
+// every batch of one shape, from the batch, parameters, buffers and tensors that stay where they are: what they decide on
+// the host, from a counter or from random numbers of their own, stays as it was recorded, and a tensor that a member of
+// the network is set to later is not seen. (A forward() that calls other operators or numbers from one of the first steps
+// to the next is noticed and not recorded; random numbers of libtorch are right.) Learning rates, clipping, loss scale
+// and averages may change as ever.
 //
 // Memory order. With `channels_last` the weights of a network that takes images are laid out channels last when the
 // Step is made, and so are the images of step(x, y): convolutions are faster, and layers are fused. A network whose
@@ -52,6 +53,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "trireme/io/checkpoint/training_state.h"
@@ -146,6 +149,8 @@ class Step {
   torch::Tensor forward(const LossFunction& loss);
   void begin_group();
   void follow_weights();
+  void make_graph();
+  void say_no_graph(const std::string& reason);
 
   StepModel model_;
   torch::optim::Optimizer& optimizer_;
@@ -156,7 +161,8 @@ class Step {
   std::optional<optim::MasterWeights> masters_;
   optim::GradScaler scaler_;
   std::optional<optim::Ema> ema_;
-  std::unique_ptr<StepGraph> graph_;  // null: none
+  std::unique_ptr<StepGraph> graph_;     // null: none
+  std::set<std::string> without_graph_;  // the reasons that the log has
   Tensors outputs_;
   Update update_ = Update::none;
   uint64_t updates_ = 0;

@@ -1,50 +1,14 @@
 #include "trireme/train/step_graph.h"
 
-#include <ATen/record_function.h>
 #include <torch/torch.h>
 
 #include "trireme/core/log.h"
+#include "trireme/train/operators_of.h"
 
 namespace trireme::train {
 namespace {
 
 constexpr int kWatchedSteps = 3;
-
-void mix(uint64_t& hash, uint64_t number) {
-  constexpr uint64_t kPrime = 0x100000001b3;  // FNV-1a
-  hash = (hash ^ number) * kPrime;
-}
-
-void mix_numbers(uint64_t& hash, const c10::IValue& value) {
-  if (value.isInt()) mix(hash, static_cast<uint64_t>(value.toInt()));
-  if (value.isBool()) mix(hash, value.toBool() ? 1 : 2);
-  if (value.isDouble()) mix(hash, std::hash<double>()(value.toDouble()));
-  if (value.isIntList())
-    for (const int64_t number : value.toIntVector()) mix(hash, static_cast<uint64_t>(number));
-  if (value.isScalar() && !value.isInt() && !value.isBool() && !value.isDouble())
-    mix(hash, std::hash<double>()(value.toScalar().toDouble()));
-}
-
-thread_local uint64_t heard = 0;
-
-std::unique_ptr<at::ObserverContext> hear(const at::RecordFunction& function) {
-  mix(heard, std::hash<std::string_view>()(function.name()));
-  for (const c10::IValue& input : function.inputs()) mix_numbers(heard, input);
-  return nullptr;
-}
-
-/// What the operators that `run` calls on this thread, and the numbers that they are given, come to.
-uint64_t operators_of(const std::function<void()>& run) {
-  heard = 0xcbf29ce484222325;
-  const auto handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(hear).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
-  struct Remove {
-    at::CallbackHandle handle;
-    ~Remove() { at::removeCallback(handle); }
-  } const remove{handle};
-  run();
-  return heard;
-}
 
 bool are_alike(const Tensors& a, const Tensors& b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](const auto& one, const auto& other) {

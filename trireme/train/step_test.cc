@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include <functional>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
@@ -17,6 +20,7 @@ namespace trireme::train {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 using torch::Tensor;
@@ -276,6 +280,45 @@ TEST(Step, RunsNoGraphWhereAVariableForbidsIt) {
   const ScopedVariable variable("TRIREME_GRAPH", "0");
   const Step step(net, optimizer, {.loss = kLoss, .graph = true});
   EXPECT_EQ(log.count("no CUDA graph: TRIREME_GRAPH is 0; steps run one operator after the other"), 1U);
+}
+
+/// The lines that say why there is no graph, of what `use` does with a Step that was asked for one.
+std::vector<std::string> reasons_of(const std::function<void(Step&)>& use, int64_t accumulate = 1) {
+  torch::nn::Linear net = linear();
+  optim::Momentum optimizer = momentum(net);
+  const CaughtLog log;
+  Step step(net, optimizer, {.loss = kLoss, .accumulate = accumulate, .graph = true});
+  use(step);
+  return log.lines();
+}
+
+std::string no_graph(const std::string& reason) {
+  return "info: train::Step: no CUDA graph: " + reason + "; steps run one operator after the other";
+}
+
+const std::string kNoGpu = no_graph("the model is not on a GPU");
+
+TEST(Step, SaysWhyItHasNoGraph) {
+  const Samples batch = samples(10);
+  EXPECT_THAT(reasons_of([&](Step& step) { step(batch.x, batch.y, {.update = true}); }), ElementsAre(kNoGpu));
+  EXPECT_THAT(reasons_of([](Step&) {}, 4), ElementsAre(kNoGpu, no_graph("accumulate is 4")));
+  const auto accumulates = [](Step& step) {
+    for (int i = 0; i < 2; ++i) step.set_accumulate(3);
+    step.set_accumulate(1);
+  };
+  EXPECT_THAT(reasons_of(accumulates), ElementsAre(kNoGpu, no_graph("accumulate is 3")));
+}
+
+TEST(Step, SaysOnceWhichCallsHaveNoGraph) {
+  const Samples batch = samples(10);
+  const auto leaves_open = [&](Step& step) {
+    for (int i = 0; i < 2; ++i) step(batch.x, batch.y, {.update = false});
+  };
+  EXPECT_THAT(reasons_of(leaves_open), ElementsAre(kNoGpu, HasSubstr("no CUDA graph: a batch has .update = false")));
+  const auto calls_a_function = [&](Step& step) {
+    for (int i = 0; i < 2; ++i) step([&] { return step.model().forward({batch.x})[0].sum(); });
+  };
+  EXPECT_THAT(reasons_of(calls_a_function), ElementsAre(kNoGpu, HasSubstr("no CUDA graph: step([&] { … }) runs")));
 }
 
 TEST(Step, ChecksWhatItIsGiven) {

@@ -19,7 +19,7 @@ namespace {
 /// A share of a channels-last batch.
 struct Part {
   Part(const at::Tensor& x, int64_t begin, int64_t end)
-      : offset(begin * x.stride(0)), rows{(end - begin) * x.size(2) * x.size(3), x.size(1)} {}
+      : offset(begin * image_size(x)), rows{(end - begin) * x.size(2) * x.size(3), x.size(1)} {}
   int64_t offset;
   kernels::Rows rows;
 };

@@ -19,7 +19,7 @@ class ShareGradients {
     sizes.insert(sizes.end(), shape.begin(), shape.end());
     all_ = at::zeros(sizes, like.options().requires_grad(false));
   }
-  float* of(int64_t share) { return all_.data_ptr<float>() + share * all_.stride(0); }
+  float* of(int64_t share) { return all_.data_ptr<float>() + share * image_size(all_); }
   /// Adds a^T b, where both have `rows` rows.
   void add_product(int64_t share, const float* a, const float* b, int64_t rows) {
     kernels::add_transposed_product(a, all_.size(1), b, all_.size(2), rows, of(share));
@@ -62,7 +62,7 @@ class Backward {
 
  private:
   const float* image(const at::Tensor& batch, int64_t i) const {
-    return batch.const_data_ptr<float>() + i * batch.stride(0);
+    return batch.const_data_ptr<float>() + i * image_size(batch);
   }
 
   void sum_behind_project() {
@@ -90,6 +90,7 @@ class Backward {
     const int64_t wide_size = sizes_.filter.out_size();
     const PackedWeight weight(parameters_.project, PackedWeight::Way::backward);
     ShareGradients weights(sizes_.images, {sizes_.out, sizes_.wide}, x_);
+    const bool stream = is_streamed(wide_gradient_);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       in_chunks(begin, end, Sizes::chunk(wide_size), [&](int64_t first, int64_t count) {
         const int64_t rows = count * pixels;
@@ -101,7 +102,7 @@ class Backward {
           kernels::normalise(image(state_.filtered, first + i), {pixels, sizes_.wide},
                              {.affine = filter_norm_.affine(), .gate = gate_of(first + i)}, wide + i * wide_size);
         weights.add_product(share, out_gradient, wide, rows);
-        const Staged to(wide_gradient_, first * wide_size, count * wide_size);
+        const Staged to(wide_gradient_, stream, first * wide_size, count * wide_size);
         weight.multiply(out_gradient, rows, to.memory());
         if (settings_.has_gate)
           for (int64_t i = 0; i < count; ++i)
@@ -131,7 +132,7 @@ class Backward {
     ShareSums sums(sizes_.images, sizes_.wide);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        auto* gradient = wide_gradient_.data_ptr<float>() + i * wide_gradient_.stride(0);
+        auto* gradient = wide_gradient_.data_ptr<float>() + i * sizes_.filter.out_size();
         kernels::backward_sums(
             gradient, image(state_.filtered, i), {sizes_.out_pixels(), sizes_.wide},
             {.affine = filter_norm_.affine(),
@@ -157,13 +158,15 @@ class Backward {
     ShareSums sums(sizes_.images, sizes_.wide);
     at::Tensor& gradient = settings_.has_expand ? expanded_gradient_ : dx_;
     gradient = at::empty_like(settings_.has_expand ? state_.expanded : x_);
+    const int64_t image_floats = image_size(gradient);
+    const bool stream = is_streamed(gradient);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         float* filtered = scratch(kWideGradient, shape.out_size());
         kernels::backward_input(image(wide_gradient_, i), image(state_.filtered, i), {sizes_.out_pixels(), sizes_.wide},
                                 filter_norm_.input(), filtered);
         kernels::add_depthwise_weight_gradient(input.fill(i, shape), filtered, shape, taps_gradient.of(share));
-        const Staged to(gradient, i * gradient.stride(0), gradient.stride(0));
+        const Staged to(gradient, stream, i * image_floats, image_floats);
         put_filter_input_gradient(filtered, settings_.stride == 1 ? flipped : weights, to.memory());
         if (settings_.has_expand) {
           kernels::backward_sums(to.memory(), image(state_.expanded, i), {sizes_.pixels(), sizes_.wide},

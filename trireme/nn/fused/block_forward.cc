@@ -28,10 +28,11 @@ class Forward {
     state_.expanded = image_batch(images, wide, filter.height, filter.width, x_);
     const PackedWeight weight(parameters_.expand, PackedWeight::Way::forward);
     ShareMoments moments(images, wide);
+    const bool stream = is_streamed(state_.expanded);
     over_images(images, [&](int64_t share, int64_t begin, int64_t end) {
       in_chunks(begin, end, Sizes::chunk(sizes_.pixels() * wide), [&](int64_t first, int64_t count) {
         const int64_t rows = count * sizes_.pixels();
-        const Staged to(state_.expanded, first * sizes_.pixels() * wide, rows * wide);
+        const Staged to(state_.expanded, stream, first * sizes_.pixels() * wide, rows * wide);
         weight.multiply(x_.const_data_ptr<float>() + first * sizes_.pixels() * in, rows, to.memory());
         moments.add(share, to.memory(), rows);
         to.finish();
@@ -48,9 +49,10 @@ class Forward {
     state_.filtered = image_batch(sizes_.images, sizes_.wide, shape.out_height(), shape.out_width(), x_);
     const at::Tensor weights = taps(parameters_.depthwise);
     ShareMoments moments(sizes_.images, sizes_.wide);
+    const bool stream = is_streamed(state_.filtered);
     over_images(sizes_.images, [&](int64_t share, int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const Staged to(state_.filtered, i * shape.out_size(), shape.out_size());
+        const Staged to(state_.filtered, stream, i * shape.out_size(), shape.out_size());
         kernels::depthwise_forward(input.fill(i, shape), weights.const_data_ptr<float>(), shape, to.memory());
         moments.add(share, to.memory(), sizes_.out_pixels());
         to.finish();

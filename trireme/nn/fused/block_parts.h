@@ -72,14 +72,12 @@ class PackedWeight {
   std::vector<float> packed_;
 };
 
-/// Part of a tensor that is being made. A large tensor's part is made in the caches, where its sums are taken, and then
-/// written past them.
+/// Part of a tensor that is being made. With `stream`, which is_streamed(tensor) gives, it is made in the caches, where
+/// its sums are taken, and then written past them.
 class Staged {
  public:
-  Staged(const at::Tensor& tensor, int64_t begin, int64_t count)
-      : target_(tensor.data_ptr<float>() + begin),
-        count_(count),
-        memory_(is_streamed(tensor) ? scratch(kStaged, count) : target_) {}
+  Staged(const at::Tensor& tensor, bool stream, int64_t begin, int64_t count)
+      : target_(tensor.data_ptr<float>() + begin), count_(count), memory_(stream ? scratch(kStaged, count) : target_) {}
   float* memory() const { return memory_; }
   void finish() const {
     if (memory_ != target_) kernels::copy_past_caches(memory_, count_, target_);
@@ -109,7 +107,7 @@ class FilterInput {
       affine_ = {one_.const_data_ptr<float>(), zero_.const_data_ptr<float>(), kernels::Act::none};
     }
   }
-  const float* image(int64_t i) const { return raw_.const_data_ptr<float>() + i * raw_.numel() / raw_.size(0); }
+  const float* image(int64_t i) const { return raw_.const_data_ptr<float>() + i * image_size(raw_); }
   const float* fill(int64_t i, const kernels::Depthwise& shape) const {
     float* frame = scratch(kFrame, shape.frame_size());
     fill_frame(image(i), affine_, shape, frame);

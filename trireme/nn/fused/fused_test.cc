@@ -117,6 +117,33 @@ TEST(InvertedResidual, EqualsItsLayersInDouble) {
   }
 }
 
+/// One image of `channels`, channels last, whose stride from image to image says nothing.
+torch::Tensor one_image(int64_t channels, int64_t size) {
+  torch::Tensor x = torch::randn({size, size, channels}).permute({2, 0, 1}).unsqueeze(0);
+  EXPECT_LT(x.stride(0), x.numel());
+  EXPECT_TRUE(x.is_contiguous(torch::MemoryFormat::ChannelsLast));
+  return x;
+}
+
+// Both an image that fits the caches, and one that is written past them.
+TEST(InvertedResidual, TakesOneImageOfAnyStride) {
+  torch::manual_seed(1);
+  for (const int64_t size : {9, 372})
+    for (const size_t shape : {0, 3, 5}) {
+      SCOPED_TRACE(size * 10 + static_cast<int64_t>(shape));
+      Block block(shapes()[shape]);
+      const torch::Tensor x = one_image(shapes()[shape].in, size).requires_grad_();
+      const torch::Tensor same =
+          torch::empty_like(x, torch::MemoryFormat::ChannelsLast).copy_(x.detach()).requires_grad_();
+      ASSERT_EQ(same.stride(0), same.numel());
+      ASSERT_TRUE(can_fuse(block->block(), x));
+      const torch::Tensor y = inverted_residual(block->block(), x), expected = inverted_residual(block->block(), same);
+      EXPECT_TRUE(torch::equal(y, expected));
+      EXPECT_TRUE(torch::equal(torch::autograd::grad({y.pow(2).sum()}, {x})[0],
+                               torch::autograd::grad({expected.pow(2).sum()}, {same})[0]));
+    }
+}
+
 TEST(InvertedResidual, IsTheSameOnAnyNumberOfThreads) {
   torch::manual_seed(1);
   Block block(shapes()[3]);

@@ -178,8 +178,9 @@ bool is_depthwise(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {
 bool is_first(const torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {
   const auto& options = conv.options;
   const int64_t kernel = options.kernel_size()->at(0), stride = options.stride()->at(0);
-  return options.groups() == 1 && x.size(1) <= 4 && stride == 2 && kernel % 4 == 3 && x.size(2) % 2 == 0 &&
-         x.size(3) % 2 == 0 && !x.requires_grad() && x.scalar_type() != torch::kDouble;
+  return options.groups() == 1 && conv.weight.size(1) == x.size(1) && x.size(1) <= 4 && stride == 2 &&
+         kernel % 4 == 3 && x.size(2) % 2 == 0 && x.size(3) % 2 == 0 && !x.requires_grad() &&
+         x.scalar_type() != torch::kDouble;
 }
 
 /// [out, channels, kernel, kernel] for the picture as one of squares.
@@ -254,7 +255,8 @@ std::optional<Twice> norm_add_act_twice(const torch::nn::BatchNorm2dImpl& norm, 
 }
 
 torch::Tensor convolve(torch::nn::Conv2dImpl& conv, const torch::Tensor& x) {
-  const bool may_take = x.is_cuda() && x.dim() == 4 && is_plain(conv) && x.size(1) * conv.weight.size(1) > 0;
+  const bool may_take = x.is_cuda() && x.dim() == 4 && conv.weight.device() == x.device() && is_plain(conv) &&
+                        x.size(1) * conv.weight.size(1) > 0;
   if (may_take && is_depthwise(conv, x) && can_take(x))
     return DepthwiseFunction::apply(in_convolution_type(x), conv.weight, conv.options.stride()->at(0));
   const auto type = may_take ? in_convolution_type(x.new_empty({0})).scalar_type() : at::kFloat;

@@ -3,16 +3,19 @@
 #include "trireme/nn/fused/gpu_layers.h"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/record_function.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "trireme/core/error.h"
 #include "trireme/core/plugin.h"
+#include "trireme/nn/batch_norm_act.h"
 #include "trireme/nn/fused/gpu_operators.h"
 
 namespace trireme::nn::fused {
@@ -71,6 +74,22 @@ struct Comparison {
       EXPECT_LT(distance(found[i], wanted[i]), 3 * allowed(type)) << what << ", gradient " << i;
   }
 };
+
+/// How often f() runs the operator.
+int calls_of(const char* name, const std::function<void()>& f) {
+  thread_local std::string wanted;
+  thread_local int count = 0;
+  wanted = name;
+  count = 0;
+  const auto handle = at::addThreadLocalCallback(
+      at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+        count += function.name() == wanted;
+        return nullptr;
+      }).scopes({at::RecordScope::FUNCTION}));
+  f();
+  at::removeCallback(handle);
+  return count;
+}
 
 class GpuLayers : public ::testing::TestWithParam<at::ScalarType> {
  protected:
@@ -178,6 +197,14 @@ TEST_P(GpuLayers, LeavesTheRestToLibtorch) {
   EXPECT_FALSE(fuses(x));
 }
 
+TEST_P(GpuLayers, AConvertedSequentialIsFused) {
+  torch::nn::Sequential net(torch::nn::BatchNorm2d(16), torch::nn::ReLU());
+  convert_batch_norm_act(*net);
+  net->to(kGpu);
+  const torch::Tensor x = image({2, 16, 6, 6}).to(GetParam()).to(kGpu);
+  EXPECT_EQ(calls_of("trireme::gpu_norm_act", [&] { net->forward(x); }), 1);
+}
+
 TEST_P(GpuLayers, DepthwiseConvolution) {
   for (const int64_t kernel : {3, 5})
     for (const int64_t stride : {1, 2})
@@ -201,6 +228,21 @@ TEST_P(GpuLayers, DepthwiseConvolution) {
                                  }};
         all.check(GetParam(), c10::str("kernel ", kernel, " stride ", stride, " ", at::IntArrayRef(size)));
       }
+}
+
+TEST_P(GpuLayers, AWeightOnAnotherDeviceIsLibtorchsError) {
+  for (const int64_t channels : {3, 16}) {  // the first convolution of a network, a depthwise one
+    torch::nn::Conv2d conv(
+        torch::nn::Conv2dOptions(channels, 16, 3).stride(2).padding(1).groups(channels == 3 ? 1 : 16).bias(false));
+    conv->to(GetParam());
+    EXPECT_THROW(gpu::convolve(*conv, image({2, channels, 8, 8}).to(GetParam()).to(kGpu)), c10::Error) << channels;
+  }
+}
+
+TEST_P(GpuLayers, OtherChannelsThanTheWeightsAreLibtorchsError) {
+  const torch::nn::Conv2d conv(torch::nn::Conv2dOptions(4, 8, 3).stride(2).padding(1).bias(false));
+  conv->to(kGpu, GetParam());
+  EXPECT_THROW(gpu::convolve(*conv, image({2, 3, 8, 8}).to(GetParam()).to(kGpu)), c10::Error);
 }
 
 TEST_P(GpuLayers, TheFirstConvolution) {

@@ -14,12 +14,18 @@
 namespace trireme::nn::fused {
 
 /// Whether the tensor is so large that no cache keeps it until its next use: then it is written past the caches, which
-/// stay with what is read next (unless TRIREME_WITHOUT=streaming_stores).
+/// stay with what is read next (unless TRIREME_WITHOUT=streaming_stores). Reads the environment: call it once for a
+/// tensor, before its passes start threads.
 bool is_streamed(const at::Tensor& tensor);
 
 /// How a batch is shared out. The number of shares depends on the batch alone, never on the number of threads: sums over
 /// the shares, taken in their order, are the same on every machine.
 int64_t shares_of(int64_t images);
+
+/// The numbers of one image of a channels-last batch. Not stride(0), which may be anything for a batch of one image.
+inline int64_t image_size(const at::Tensor& batch) {
+  return batch.numel() / batch.size(0);
+}
 
 /// f(share, first image, last + 1) for each share, on libtorch's threads.
 void over_images(int64_t images, const std::function<void(int64_t share, int64_t begin, int64_t end)>& f);

@@ -94,8 +94,24 @@ bool Arena::drop_pages(size_t place, size_t size) const {
                      static_cast<off_t>(size)) == 0;
 }
 
+// Free blocks of other sizes, none of which is large enough, give their pages back before new ones are fetched: as many
+// as are in use, kept and wanted beyond the limit.
+void Arena::make_room(size_t size) {
+  const size_t wanted = handed_out() + warm_.total() + size;
+  size_t excess = wanted > keep_ ? std::min(wanted - keep_, warm_.total()) : 0;
+  while (excess > 0) {
+    const size_t part = std::min(excess, warm_.largest());
+    const size_t place = warm_.take(part).value();
+    const bool dropped = drop_pages(place, part);
+    (dropped ? cold_ : warm_).insert(place, part);
+    if (!dropped) return;
+    excess -= part;
+  }
+}
+
 std::optional<size_t> Arena::take(size_t size) {
   if (const auto place = warm_.take(size)) return place;
+  make_room(size);
   const auto place = cold_.take(size);
   if (!place || fetch_pages(*place, size)) return place;
   drop_pages(*place, size);  // some may have come
@@ -137,7 +153,7 @@ std::optional<size_t> Arena::place_of(const void* data, size_t bytes) const {
 
 size_t Arena::used() const {
   const std::lock_guard lock(mutex_);
-  return capacity_ - warm_.total() - cold_.total();
+  return handed_out();
 }
 
 size_t Arena::kept() const {

@@ -34,7 +34,7 @@ class Arena {
  public:
   struct Options {
     size_t capacity = 0;  ///< of addresses, not of memory; rounded up to pages
-    size_t keep = 0;      ///< how many bytes of free blocks keep their pages
+    size_t keep = 0;      ///< bytes of free blocks that keep their pages; less when blocks in use need new ones
     bool shared = true;   ///< false: for a process without neighbours. Nobody else can read it; its pages may be huge
   };
 
@@ -70,6 +70,8 @@ class Arena {
  private:
   static void in_forked_child();
   std::optional<size_t> take(size_t size) TRIREME_REQUIRES(mutex_);
+  void make_room(size_t size) TRIREME_REQUIRES(mutex_);
+  size_t handed_out() const TRIREME_REQUIRES(mutex_) { return capacity_ - warm_.total() - cold_.total(); }
   bool fetch_pages(size_t place, size_t size) const;
   bool drop_pages(size_t place, size_t size) const;
 

@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <random>
+#include <vector>
 
 #include "trireme/comm/engine/shm/identity.h"
 #include "trireme/comm/engine/shm/test_ranks.h"
@@ -74,6 +75,35 @@ TEST(Arena, WhatIsFreeBeyondTheLimitGoesBackToTheSystem) {
   auto* again = static_cast<char*>(arena.allocate(16 * kMega));
   ASSERT_NE(again, nullptr);
   again[16 * kMega - 1] = 7;  // there is a page
+}
+
+/// Of 8 blocks of 1 MB every second one is free.
+void fragment(Arena& arena) {
+  std::vector<void*> blocks(8);
+  for (void*& block : blocks) block = arena.allocate(kMega);
+  for (size_t i = 0; i < blocks.size(); i += 2) arena.release(blocks[i]);
+}
+
+TEST(Arena, FreeBlocksThatAreTooSmallGiveTheirPagesToALargerOne) {
+  Arena arena({.capacity = 64 * kMega, .keep = 8 * kMega});
+  fragment(arena);
+  ASSERT_EQ(arena.used(), 4 * kMega);
+  ASSERT_EQ(arena.kept(), 4 * kMega);
+  auto* larger = static_cast<char*>(arena.allocate(3 * kMega));
+  ASSERT_NE(larger, nullptr);
+  std::memset(larger, 1, 3 * kMega);
+  EXPECT_EQ(arena.kept(), kMega) << "3 MB of the 11 are beyond the limit";
+  EXPECT_EQ(pages_of(arena), 8 * kMega);
+  EXPECT_NE(arena.allocate(8 * kMega), nullptr) << "blocks in use may exceed the limit";
+  EXPECT_EQ(arena.kept(), 0u);
+  EXPECT_EQ(pages_of(arena), 15 * kMega);
+}
+
+TEST(Arena, BelowTheLimitFreeBlocksKeepTheirPages) {
+  Arena arena({.capacity = 64 * kMega, .keep = 16 * kMega});
+  fragment(arena);
+  ASSERT_NE(arena.allocate(3 * kMega), nullptr);
+  EXPECT_EQ(arena.kept(), 4 * kMega);
 }
 
 TEST(Arena, KnowsWhereItsBytesLie) {

@@ -23,6 +23,8 @@ class FreeRanges {
   /// The beginning of `size` (not 0) that are free no longer; among equally good ranges the first. Nothing when no
   /// range is large enough.
   std::optional<size_t> take(size_t size);
+  /// The size of the largest range; 0 when nothing is free.
+  size_t largest() const { return by_size_.empty() ? 0 : by_size_.rbegin()->first; }
   size_t total() const { return total_; }
   size_t count() const { return size_at_.size(); }
 

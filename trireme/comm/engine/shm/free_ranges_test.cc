@@ -12,6 +12,7 @@ TEST(FreeRanges, NothingIsFreeAtFirst) {
   FreeRanges free;
   EXPECT_EQ(free.take(1), std::nullopt);
   EXPECT_EQ(free.total(), 0u);
+  EXPECT_EQ(free.largest(), 0u);
 }
 
 TEST(FreeRanges, TheSmallestThatIsLargeEnough) {
@@ -19,6 +20,7 @@ TEST(FreeRanges, TheSmallestThatIsLargeEnough) {
   free.insert(0, 100);
   free.insert(200, 10);
   free.insert(300, 20);
+  EXPECT_EQ(free.largest(), 100u);
   EXPECT_EQ(free.take(15), 300u);
   EXPECT_EQ(free.take(10), 200u);
   EXPECT_EQ(free.take(5), 315u);
