@@ -1,8 +1,8 @@
 # The front door: set-up, CMake presets and ctest under one roof. `make` lists what there is.
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc)
-# One more than there are processors: tests of several processes often wait.
-TEST_JOBS ?= $(shell expr $(JOBS) + 1)
+# Two more than there are processors: tests of several processes often wait, and each of them takes two places.
+TEST_JOBS ?= $(shell expr $(JOBS) + 2)
 # No process interrupts another because it was woken up (sched(7), SCHED_BATCH). Gloo's threads are woken while the waker
 # holds the lock that they need, and spin: with more ranks than processors that takes most of the processors' time.
 BATCH = $(if $(shell command -v chrt),chrt --batch 0)

@@ -49,8 +49,8 @@ class PreemptionCase(SlurmCase):
 
     def ends_after(self, start):
         """The last steps of the ranks that began at this one; [] while there are not all."""
-        found = re.findall(rf"^rank \d starts at {start}\n(?:.*\n)*?rank \d ends at (\d+)$", self.logs_of_workers(), re.M)
-        return found if len(found) == RANKS else []
+        found = re.findall(rf"^rank (\d) starts at {start}\n(?:.*\n)*?rank \1 ends at (\d+)$", self.logs_of_workers(), re.M)
+        return [end for _, end in found] if len(found) == RANKS else []
 
     def logs_of_workers(self):
         return "".join(read(path) for path in sorted(self.folder.glob("log/node*/workerlog.*")))
