@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -59,15 +60,35 @@ int launcher_in(const std::filesystem::path& folder) {
   return owner.pid;
 }
 
-// A launcher keeps the lock in its log folder open. Nothing: it is none, has ended, or belongs to another user.
-std::optional<std::filesystem::path> folder_of(int launcher) {
+// Of a folder of /proc, which the process may leave at any time; empty when it cannot be read.
+std::vector<std::filesystem::path> entries_of(const std::string& folder) {
+  std::vector<std::filesystem::path> paths;
   std::error_code error;
-  std::filesystem::directory_iterator entry(fmt::format("/proc/{}/fd", launcher), error);
-  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error))
+    paths.push_back(entry->path());
+  return paths;
+}
+
+struct OpenFile {
+  std::filesystem::path entry;  // of /proc/PID/fd
+  std::filesystem::path target;
+};
+
+std::vector<OpenFile> open_files(int pid) {
+  std::vector<OpenFile> files;
+  for (const auto& entry : entries_of(fmt::format("/proc/{}/fd", pid))) {
     std::error_code unreadable;
-    const std::filesystem::path target = std::filesystem::read_symlink(entry->path(), unreadable);
-    if (target.filename() == kLock) return target.parent_path();
+    files.push_back({entry, std::filesystem::read_symlink(entry, unreadable)});
   }
+  return files;
+}
+
+// A launcher keeps the lock in its log folder open. Nothing: the process is not a launcher, has ended, or belongs to
+// another user.
+std::optional<std::filesystem::path> folder_of(int launcher) {
+  for (const OpenFile& file : open_files(launcher))
+    if (file.target.filename() == kLock) return file.target.parent_path();
   return std::nullopt;
 }
 
@@ -79,9 +100,8 @@ std::optional<int> pid_of(const std::string& text) {
 // The log folders of the launchers of this machine, and of node 0 of jobs whose folders it sees, by job id.
 std::set<std::filesystem::path> folders_of_job(const std::string& id) {
   std::set<std::filesystem::path> folders;
-  std::error_code error;
-  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
-    const auto pid = pid_of(process.path().filename().string());
+  for (const auto& process : entries_of("/proc")) {
+    const auto pid = pid_of(process.filename().string());
     const auto folder = pid ? folder_of(*pid) : std::nullopt;
     const auto state = folder ? read_file(*folder / kState) : std::nullopt;
     const auto view = state ? job_view_from_json(*state) : std::nullopt;
@@ -100,9 +120,17 @@ std::optional<std::filesystem::path> folder_of_job(const std::string& id) {
                    join_some(names, 8));
 }
 
+// Whether no process of this machine has the lock; false where that cannot be told.
+bool is_free(const std::filesystem::path& lock) {
+  const UniqueFd file(::open(lock.c_str(), O_RDONLY | O_CLOEXEC));
+  return file && ::flock(file.get(), LOCK_SH | LOCK_NB) == 0;
+}
+
+// The lock tells, not the pid alone: a zombie has it no more, and another process may have got the number.
 bool was_killed(const std::filesystem::path& folder) {
   const auto owner = find_owner(folder);
-  return owner && owner->host == host_name() && ::kill(owner->pid, 0) != 0 && errno == ESRCH;
+  if (!owner || owner->host != host_name()) return false;
+  return (::kill(owner->pid, 0) != 0 && errno == ESRCH) || is_free(folder / kLock);
 }
 
 JobView read_state(const std::filesystem::path& folder) {
@@ -122,12 +150,9 @@ JobView read_state(const std::filesystem::path& folder) {
 // The launcher keeps the files of its ranks open.
 std::vector<LiveRank> ranks_of(int launcher) {
   std::vector<LiveRank> ranks;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", launcher), error)) {
-    std::error_code unreadable;
-    const std::string target = std::filesystem::read_symlink(entry.path(), unreadable).string();
-    if (!target.starts_with(fmt::format("/memfd:{}", watch::kRingFile))) continue;
-    const UniqueFd file(::open(entry.path().c_str(), O_RDONLY | O_CLOEXEC));
+  for (const auto& [entry, target] : open_files(launcher)) {
+    if (!target.string().starts_with(fmt::format("/memfd:{}", watch::kRingFile))) continue;
+    const UniqueFd file(::open(entry.c_str(), O_RDONLY | O_CLOEXEC));
     const auto ring = file ? watch::Ring::map(file.get(), watch::Access::read) : nullptr;
     if (!ring) continue;
     LiveRank rank{watch::take_snapshot(*ring, watch::now_ns(), std::numeric_limits<int64_t>::max()), ring->owner()};
