@@ -240,7 +240,7 @@ TEST_P(GpuLayers, AWeightOnAnotherDeviceIsLibtorchsError) {
 }
 
 TEST_P(GpuLayers, OtherChannelsThanTheWeightsAreLibtorchsError) {
-  const torch::nn::Conv2d conv(torch::nn::Conv2dOptions(4, 8, 3).stride(2).padding(1).bias(false));
+  torch::nn::Conv2d conv(torch::nn::Conv2dOptions(4, 8, 3).stride(2).padding(1).bias(false));
   conv->to(kGpu, GetParam());
   EXPECT_THROW(gpu::convolve(*conv, image({2, 3, 8, 8}).to(GetParam()).to(kGpu)), c10::Error);
 }

@@ -52,7 +52,6 @@ struct NormBackward {
   const void* x = nullptr;
   Behind behind = Behind::nothing;
   const void* beside = nullptr;  ///< y or the residual, as `behind` says
-  const float* weight = nullptr;
   const float* statistics = nullptr;
   void* dx = nullptr;
   void* d_residual = nullptr;  ///< with `behind`: the gradient in front of the activation

@@ -94,7 +94,6 @@ std::vector<at::Tensor> norm_act_gradients(const at::Tensor& dy, const MaybeTens
                      .x = data(x),
                      .behind = static_cast<Behind>(behind),
                      .beside = data(beside),
-                     .weight = weight.const_data_ptr<float>(),
                      .statistics = statistics.const_data_ptr<float>(),
                      .dx = results[0].mutable_data_ptr(),
                      .d_residual = results.size() > 3 ? results[3].mutable_data_ptr() : nullptr,

@@ -90,11 +90,5 @@ __device__ inline void load_floats(const float* from, float (&to)[kWidth]) {
     to[i] = four.x, to[i + 1] = four.y, to[i + 2] = four.z, to[i + 3] = four.w;
   }
 }
-template <int kWidth>
-__device__ inline void store_floats(const float (&from)[kWidth], float* to) {
-#pragma unroll
-  for (int i = 0; i < kWidth; i += 4)
-    *reinterpret_cast<float4*>(to + i) = make_float4(from[i], from[i + 1], from[i + 2], from[i + 3]);
-}
 
 }  // namespace trireme::nn::kernels::cuda
