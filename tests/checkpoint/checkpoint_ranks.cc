@@ -253,6 +253,9 @@ void refuse(Job& job) {
 
   expect_error(job, "step", [&] { checkpoint.save(state, {.step = 3 + job.world.rank()}); });
   expect_error(job, "model", [&] { checkpoint.restore({.model = other}); });
+  const auto spectral = std::make_shared<NetImpl>();
+  if (first) spectral->register_buffer("spectrum", torch::zeros({2}, torch::kComplexDouble));
+  expect_error(job, "type", [&] { checkpoint.save({.model = *spectral}, {.step = 3}); });
   for (const bool async : {false, true})
     expect_error(job, async ? "later" : "disk", [&] {
       Checkpoint again(job.folder, job.world, {.async = async});

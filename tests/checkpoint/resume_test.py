@@ -129,6 +129,7 @@ class Refused(ResumeCase):
                 result,
                 rf"rank {rank} step: usage {who}Checkpoint: rank 1 saves at step 4 of epoch 0, but rank 0 at step 3",
                 rf"rank {rank} model: usage .*step_0+2 does not fit .*weight \(here .*\[17, 4\], there .*\[16, 4\]",
+                rf"rank {rank} type: usage {who}tensor 'spectrum' has dtype ComplexDouble, which",
                 rf"rank {rank} disk: system 27 {who}.*checkpoint step_000000002 is kept.*: File too large$",
                 rf"rank {rank} later: system 27 {who}.*checkpoint step_000000002 is kept.*: File too large$",
                 rf"rank {rank} falls back to step_000000001",

@@ -203,6 +203,26 @@ void sharded_written_by_data(const World& world) {
   }
 }
 
+// One of two parameters of a unit is written with its version, the other past it.
+void sharded_written_in_two_ways(const World& world) {
+  for (const Shard shard : kShards)
+    for (const bool data_first : {false, true}) {
+      Split model(seeded<Detour>(), world, {.shard = shard});
+      require(model.sync()->unit_count() == 1, "the parameters are in several units");
+      {
+        const torch::NoGradGuard no_grad;
+        const auto whole = model.gathered();
+        if (data_first) model->last->weight.data().fill_(3);
+        model->first->weight.fill_(2);
+        if (!data_first) model->last->weight.data().fill_(3);
+      }
+      model(input(world, {4, 8}, 1)).sum().backward();
+      const auto whole = model.gathered();
+      require(model->first->weight.eq(2).all().item<bool>(), "what was written is lost");
+      require(model->last->weight.eq(3).all().item<bool>(), "what was written by data() is lost");
+    }
+}
+
 void sharded_read_by_data(const World& world) {
   for (const Shard shard : kShards) {
     Split model(seeded<Detour>(), world, {.shard = shard});
@@ -275,6 +295,45 @@ void gradients_by_hand(const World& world) {
       require_error([&] { step(1); }, "UsageError",
                     {"torch::autograd::grad()", "parameter first.weight of rank 1 differs", "all_reduce()"});
   }
+}
+
+// Between two averaged backwards rank 0 alone looks at gradients, with its weights and with their averages.
+void gradients_looked_at_on_one_rank(const World& world) {
+  DataParallel model(seeded<Detour>(), world);
+  torch::optim::SGD sgd(model->parameters(), 0.1);
+  optim::Ema average(*model.module(), {.decay = 0.5});
+  const auto look = [&](int number) {
+    static_cast<void>(torch::autograd::grad({loss_on(*model.module(), world, number)}, model->parameters()));
+  };
+  for (int step = 0; step < 6; ++step) {
+    step_on(*model.module(), sgd, world, step);
+    average.update();
+    if (world.rank() != 0) continue;
+    look(20);
+    {
+      const auto averaged = average.apply();
+      look(21);
+    }
+    look(22);
+  }
+  require_equal_everywhere(flat(*model.module()), "weights after rank 0 has looked at gradients");
+}
+
+// Steps by hand after averaged ones: the next averaged backward compares.
+void gradients_by_hand_later(const World& world) {
+  if (world.size() == 1) return;
+  DataParallel model(seeded<Detour>(), world);
+  const Tensors parameters = model->parameters();
+  torch::optim::SGD sgd(parameters, 0.1);
+  for (int step = 0; step < 2; ++step) step_on(*model.module(), sgd, world, step);
+  for (int step = 2; step < 4; ++step) {
+    const Tensors gradients = torch::autograd::grad({loss_on(*model.module(), world, step)}, parameters);
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients[i];
+    sgd.step();
+  }
+  sgd.zero_grad();
+  require_error([&] { step_on(*model.module(), sgd, world, 4); }, "UsageError",
+                {"number 3", "torch::autograd::grad()", "parameter first.weight of rank 1 differs"});
 }
 
 // The same under no_sync().
@@ -491,6 +550,28 @@ void sharded_wrapper_gone(const World& world) {
   }
 }
 
+// The shard has memory of its own. What the module keeps of this rank's part are the values after the last step.
+void sharded_wrapper_gone_in_low_precision(const World& world) {
+  for (const Shard shard : {Shard::optimizer, Shard::gradients}) {
+    auto net = seeded<Detour>();
+    Tensors stepped;
+    {
+      Split model(net, world, {.shard = shard, .param_dtype = torch::kBFloat16});
+      torch::optim::SGD sgd(model.parameters(), 1);
+      net->forward(input(world, {4, 8}, 1).to(torch::kBFloat16)).to(torch::kFloat).square().mean().backward();
+      const torch::Tensor before = torch::cat(model.parameters()).to(torch::kBFloat16);
+      sgd.step();
+      for (const torch::Tensor& piece : model.parameters())
+        stepped.push_back(piece.detach().to(world.device(), torch::kBFloat16, /*non_blocking=*/false, /*copy=*/true));
+      require(before.numel() == 0 || !torch::cat(stepped).equal(before), "the step has changed nothing");
+    }
+    const torch::Tensor left = flat(*net);
+    const torch::Tensor numbers_left = left.masked_select(left.isnan().logical_not());
+    require(numbers_left.equal(torch::cat(stepped)), "the weights are not those after the last step");
+    require(world.size() > 1 || numbers_left.numel() == left.numel(), "weights are lost in a world of one");
+  }
+}
+
 }  // namespace
 
 std::vector<Case> apart_cases() {
@@ -505,10 +586,13 @@ std::vector<Case> apart_cases() {
           {"own_optimizer", own_optimizer},
           {"sharded_written_on_one_rank", sharded_written_on_one_rank},
           {"sharded_written_by_data", sharded_written_by_data},
+          {"sharded_written_in_two_ways", sharded_written_in_two_ways},
           {"sharded_read_by_data", sharded_read_by_data},
           {"sharded_step_on_one_rank", sharded_step_on_one_rank},
           {"inputs_of_backward", inputs_of_backward},
           {"gradients_by_hand", gradients_by_hand},
+          {"gradients_looked_at_on_one_rank", gradients_looked_at_on_one_rank},
+          {"gradients_by_hand_later", gradients_by_hand_later},
           {"averaged_by_hand", averaged_by_hand},
           {"layer_outside", layer_outside},
           {"other_learning_rates", other_learning_rates},
@@ -518,7 +602,8 @@ std::vector<Case> apart_cases() {
           {"join_with_the_optimizer", join_with_the_optimizer},
           {"join_without_the_optimizer", join_without_the_optimizer},
           {"wrapper_gone", wrapper_gone},
-          {"sharded_wrapper_gone", sharded_wrapper_gone}};
+          {"sharded_wrapper_gone", sharded_wrapper_gone},
+          {"sharded_wrapper_gone_in_low_precision", sharded_wrapper_gone_in_low_precision}};
 }
 
 }  // namespace trireme::test

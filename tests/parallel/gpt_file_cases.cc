@@ -19,7 +19,7 @@ template <typename Use>
 void with_training(const World& world, const AnyLayout& layout, const Use& use) {
   if (const auto* whole = std::get_if<GptLayout>(&layout)) {
     GptTraining training(world, *whole);
-    use(training, whole->describe());
+    use(training, whole->text());
   } else {
     PipedGpt training(world, std::get<GptPipeline>(layout));
     use(training, std::get<GptPipeline>(layout).text());

@@ -20,7 +20,7 @@ struct GptLayout {
   bool sequence_parallel = false;
   bool recompute = false;
 
-  std::string describe() const {
+  std::string text() const {
     return fmt::format("model {}, shard {}, sequence_parallel {}, recompute {}", model,
                        shard ? std::to_string(static_cast<int>(*shard) + 1) : "none", sequence_parallel, recompute);
   }

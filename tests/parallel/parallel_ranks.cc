@@ -96,10 +96,27 @@ std::vector<Case> joined(std::initializer_list<std::vector<Case>> lists) {
 }
 
 int run_all(int count, char** names) {
-  const std::vector<Case> usual =
-      joined({training_cases(), uneven_cases(), graph_cases(), hook_cases(), batch_norm_cases(), change_cases(),
-              apart_cases(), sharded_cases(), sharded_precision_cases(), tensor_cases(), pipeline_cases(), gpt_cases(),
-              gpt_file_cases(), overlap_cases(), random_cases(), replica_cases()});
+  const std::vector<Case> usual = joined({training_cases(),
+                                          uneven_cases(),
+                                          graph_cases(),
+                                          hook_cases(),
+                                          batch_norm_cases(),
+                                          change_cases(),
+                                          apart_cases(),
+                                          sharded_cases(),
+                                          sharded_layers_cases(),
+                                          sharded_precision_cases(),
+                                          tensor_cases(),
+                                          pipeline_cases(),
+                                          pipeline_file_cases(),
+                                          pipeline_dropout_cases(),
+                                          pipeline_frozen_cases(),
+                                          pipeline_refusal_cases(),
+                                          gpt_cases(),
+                                          gpt_file_cases(),
+                                          overlap_cases(),
+                                          random_cases(),
+                                          replica_cases()});
   const std::vector<Case> known =
       joined({usual, last_cases(), resnet_cases(), sharded_alone_cases(), sharded_file_cases(), gpt_alone_cases()});
   const World world = init_parallel_env();

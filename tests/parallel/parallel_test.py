@@ -26,6 +26,7 @@ BREAK_A_GROUP = {
     "changed_on_one_rank",
     "create_graph",
     "gradients_by_hand",
+    "gradients_by_hand_later",
     "hook_that_throws",
     "join_with_an_exception",
     "join_without_the_optimizer",

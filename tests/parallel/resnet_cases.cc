@@ -84,7 +84,7 @@ std::vector<ResNetLayout> resnet_layouts_of(const World& world) {
 void resnet_layouts(const World& world) {
   constexpr int kSteps = 10;
   const WholeModel expected = trained_alone(world, kSteps);
-  for (const ResNetLayout& layout : wanted(resnet_layouts_of(world))) {
+  for (const ResNetLayout& layout : wanted(resnet_layouts_of(world), {{2, Shard::parameters}, {4}})) {
     const Mesh mesh(world, {{"pipe", layout.stages}, {"data", -1}});
     PipelineOptions options{.micro_batches = kBatchParts / mesh.size("data"),
                             .loss = resnet_loss,

@@ -94,7 +94,24 @@ void sharded_equality(const World& world) {
   std::vector<std::pair<Shard, MakeAny>> all;
   for (const MakeAny& make : every_optimizer())
     for (const Shard shard : kShards) all.emplace_back(shard, make);
-  for (const auto& [shard, make] : wanted(all)) train_beside_one_process(world, shard, make);
+  if (!all_layouts_wanted())
+    all = {{Shard::optimizer, every_optimizer()[0]},
+           {Shard::gradients, every_optimizer()[2]},
+           {Shard::parameters, every_optimizer()[4]}};
+  for (const auto& [shard, make] : all) train_beside_one_process(world, shard, make);
+}
+
+// Its steps come from products over all parameters, of which a rank has a part.
+void sharded_lbfgs(const World& world) {
+  auto net = seeded<Detour>();
+  torch::optim::LBFGS whole(net->parameters(), torch::optim::LBFGSOptions(0.1));
+  require(optim::complaint_about_parts(whole).empty(), "LBFGS is refused for a model that is not split");
+  ShardedDataParallel model(net, world);
+  torch::optim::LBFGS parts(model.parameters(), torch::optim::LBFGSOptions(0.1));
+  for (const bool enabled : {true, false}) {
+    optim::GradScaler scaler({.enabled = enabled});
+    require_error([&] { scaler.step(parts); }, "UsageError", {"LBFGS", "only a part", "AdamW"});
+  }
 }
 
 // Gradients of backwards under no_sync() add up, also those of layers that the last backward does not reach.
@@ -534,6 +551,7 @@ void sharded_other_layers(const World& world) {
 
 std::vector<Case> sharded_cases() {
   return {{"sharded_equality", sharded_equality},
+          {"sharded_lbfgs", sharded_lbfgs},
           {"sharded_accumulation", sharded_accumulation},
           {"sharded_unused", sharded_unused},
           {"sharded_writes", sharded_writes},

@@ -1,7 +1,9 @@
 // A model in training as one process has it, whichever way the ranks split it: what the tests of equality compare.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "cases.h"
 
@@ -24,14 +26,20 @@ io::TensorMap states_of(const io::TensorMap& optimizer);
 void require_like(const World& world, const WholeModel& got, const WholeModel& expected, double tolerance,
                   const std::string& what, Where where = Where::current());
 
-/// All layouts where TRIREME_TEST_LAYOUTS is "all" or not set; else the first and every seventh after it: lists whose
-/// innermost loop is shorter have each of its turns among them.
+/// Whether TRIREME_TEST_LAYOUTS is "all" or not set.
 bool all_layouts_wanted();
+/// All layouts, or those of the same text as the named ones: what `make test` runs on four ranks of two machines and on
+/// eight ranks. Each of them must be among all.
 template <typename Layout>
-std::vector<Layout> wanted(const std::vector<Layout>& all) {
+std::vector<Layout> wanted(const std::vector<Layout>& all, const std::vector<Layout>& named) {
   if (all_layouts_wanted()) return all;
   std::vector<Layout> some;
-  for (size_t i = 0; i < all.size(); i += 7) some.push_back(all[i]);
+  for (const Layout& name : named) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const Layout& layout) { return layout.text() == name.text(); });
+    require(found != all.end(), fmt::format("{}: none of the {} layouts of this world", name.text(), all.size()));
+    some.push_back(*found);
+  }
   return some;
 }
 

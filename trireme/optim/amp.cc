@@ -104,6 +104,8 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {
+  if (const std::string complaint = complaint_about_parts(optimizer); !complaint.empty())
+    throw UsageError("GradScaler: {}", complaint);
   if (options_.enabled && !find(optimizer)) unscale_(optimizer);
   Unscaled* entry = find(optimizer);
   if (entry && entry->stepped)

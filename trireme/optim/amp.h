@@ -70,7 +70,8 @@ class GradScaler {
   /// Divides the gradients by the scale, in place. step() does it when it was not called before.
   /// fp16 gradients are a UsageError: dividing them loses what the scale saved. Use MasterWeights.
   void unscale_(torch::optim::Optimizer& optimizer);
-  /// Steps unless a gradient on any rank was not finite. Returns whether it stepped. Waits for the GPU.
+  /// Steps unless a gradient on any rank was not finite. Returns whether it stepped. Waits for the GPU. UsageError for
+  /// torch::optim::LBFGS over a model that is split over ranks.
   bool step(torch::optim::Optimizer& optimizer);
   /// Adapts the scale; once after the steps of all optimizers.
   void update();

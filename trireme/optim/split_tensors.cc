@@ -144,6 +144,17 @@ std::shared_ptr<const SpreadModel> spread_of(const std::vector<torch::Tensor>& p
   return nullptr;
 }
 
+std::string complaint_about_parts(const torch::optim::Optimizer& optimizer) {
+  if (!dynamic_cast<const torch::optim::LBFGS*>(&optimizer)) return "";
+  for (const torch::optim::OptimizerParamGroup& group : optimizer.param_groups())
+    for (const torch::Tensor& parameter : group.params())
+      if (split_of(parameter) || spread_of({parameter}))
+        return "LBFGS computes a step from products over all parameters, but this rank has only a part of them, so "
+               "each rank would step in a direction of its own; take an optimizer that treats every number by itself, "
+               "such as SGD, Adam, AdamW, RMSprop or Adagrad";
+  return "";
+}
+
 std::vector<SplitGroup> by_split(const std::vector<torch::Tensor>& parameters) {
   std::vector<SplitGroup> groups;
   for (const torch::Tensor& parameter : parameters) {

@@ -6,10 +6,12 @@
 // grad_norm(), clip_grad_norm(), GradScaler and Checkpoint ask. They then communicate: every rank must call them.
 #pragma once
 
+#include <torch/optim/optimizer.h>
 #include <torch/types.h>
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace trireme::optim {
@@ -58,6 +60,10 @@ struct SpreadModel {
 void mark_spread(const torch::Tensor& parameter, const std::shared_ptr<const SpreadModel>& model);
 /// Of the first of them that has one; null when none has.
 std::shared_ptr<const SpreadModel> spread_of(const std::vector<torch::Tensor>& parameters);
+
+/// Why this optimizer cannot step its parameters: it computes the step of a number from other numbers too, as
+/// torch::optim::LBFGS does, and other ranks have some of them. Empty for every other one.
+std::string complaint_about_parts(const torch::optim::Optimizer& optimizer);
 
 /// The parameters by how they are split, in an order that all ranks share.
 struct SplitGroup {

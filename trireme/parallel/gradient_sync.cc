@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <mutex>
 #include <numeric>
 #include <optional>
@@ -25,12 +24,13 @@
 #include "trireme/parallel/local_gradients.h"
 #include "trireme/parallel/model_parameters.h"
 #include "trireme/parallel/outside_leaves.h"
+#include "trireme/parallel/own_steps.h"
 #include "trireme/parallel/parameter_check.h"
+#include "trireme/parallel/parameter_schedule.h"
 #include "trireme/parallel/roll_call.h"
 #include "trireme/parallel/same_model.h"
 #include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/sync_batch_norm.h"
-#include "trireme/parallel/weight_marks.h"
 #include "trireme/parallel/wrapped_module.h"
 #include "trireme/watch/recorder.h"
 
@@ -86,7 +86,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 
   void start() {
     if (beside_others_) watch_gradients();
-    wrapped_.emplace(module_, kWho, group_, /*keeps_equal=*/compares());
+    wrapped_.emplace(module_, kWho, group_, /*keeps_equal=*/schedule_.compares());
     parallel::listen_to_backwards(shared_from_this());
   }
 
@@ -121,8 +121,7 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
       throw;
     }
     joining_ = false;
-    joined_at_ = backwards_;
-    has_own_steps_ = has_own_steps_ || !optimizer;
+    schedule_.joined(backwards_, optimizer != nullptr);
   }
 
   void before_backward() override {
@@ -133,23 +132,18 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     marks_.reset();
     if (group_.size() == 1 || !parallel::is_only_backward()) return;
     has_local_ = false;
-    own_step_ = compares() && !enabled_ && local_.were_stepped(trainable());
+    own_steps_.before_backward(schedule_.compares() && !enabled_ && local_.were_stepped(trainable()));
     marks_.emplace(trainable());
   }
 
-  // A loop that takes its gradients from here averages them by itself, or not at all. A look at gradients between
-  // averaged backwards is none of that.
   void before_grad(const torch::autograd::edge_list& inputs) override {
-    if (!compares() || group_.size() == 1 || in_backward_ || !are_parameters(inputs)) return;
-    const bool stepped = by_hand_ && by_hand_->value_has_changed(trainable());
-    by_hand_.emplace(trainable(), [](size_t) { return true; });
-    if (!stepped || !std::has_single_bit(++steps_by_hand_)) return;
-    parallel::require_equal_parameters(
-        *module_, group_,
-        fmt::format("torch::autograd::grad(), whose gradients are of this rank alone, before step {} without an "
-                    "averaged backward(); all_reduce() them, or call backward()",
-                    steps_by_hand_ + 1),
-        parallel::NonFinite::allowed);
+    if (!schedule_.compares() || group_.size() == 1 || in_backward_) return;
+    std::optional<uint64_t> step;
+    {
+      const std::lock_guard lock(refresh_mutex_);
+      step = own_steps_.before_grad(inputs, trainable());
+    }
+    if (step) own_steps_.require_equal_by_hand(*step);
   }
 
   void after_backward() override {
@@ -168,15 +162,13 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   }
 
   const std::vector<parallel::ModelParameter>& trainable() const { return parameters_.trainable(); }
-  // False: the ranks may differ for a while, as in local SGD, and the program sees to it.
-  bool compares() const { return options_.parameter_check_interval > 0; }
 
   void follow_model() {
     parallel::ModelParameters now(*module_);
     const bool alike = now.fingerprint() == parameters_.fingerprint();
     last_change_ = now.first_change_since(parameters_);
     parameters_ = std::move(now);
-    by_hand_.reset();  // it knows parameters by their places
+    own_steps_.follow_model();
     if (!alike) forget_plan();
     watch_gradients();
     if (plan_) make_reducer();  // other tensors under the same names: the plan holds for them
@@ -198,12 +190,6 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     plan_.reset();
     reducer_.reset();
     if (!own_hook_) hook_ = compressed_gradients(options_.gradient_compression, options_.powersgd_rank);
-  }
-
-  bool are_parameters(const torch::autograd::edge_list& inputs) const {
-    return std::any_of(trainable().begin(), trainable().end(), [&](const parallel::ModelParameter& parameter) {
-      return !inputs.empty() && inputs.front().function.get() == parameter.accumulator.get();
-    });
   }
 
   // --- one backward, in the order of events
@@ -229,20 +215,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
 
   void note_local_gradient(size_t index) {
     has_local_ = true;
-    if (std::exchange(own_step_, false)) check_own_step();
+    own_steps_.on_local_gradient(local_);
     local_.note(index, trainable()[index]);
-  }
-
-  // All is well where the program averages by itself.
-  void check_own_step() {
-    local_.forget_weights();
-    if (std::has_single_bit(++own_steps_))
-      parallel::require_equal_parameters(
-          *module_, group_,
-          fmt::format("backward() under no_sync(), after {} steps with gradients that no backward() has averaged (end "
-                      "no_sync() for the last backward() before the optimizer steps)",
-                      own_steps_),
-          parallel::NonFinite::allowed);
   }
 
   void begin_backward() {
@@ -258,7 +232,6 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     at_the_end([](Impl& self) { self.end_backward(); });
     call_the_roll();
     ++backwards_;
-    by_hand_.reset();
     outside_.look(static_cast<uint64_t>(backwards_), group_);
     parallel::note_averaged_backward();
     check_parameters();
@@ -279,8 +252,14 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   // A rank that learns waits for the answer, since it must not learn alone; so do all ranks inside of join(). Otherwise
   // the backward goes on: if the model of another rank has changed, that rank ends it.
   void call_the_roll() {
-    weights_changed_ = compares() && local_.weights_have_changed(trainable());
-    roll_call_.begin({.active = true, .model = known_model(), .look = weights_changed_});
+    const bool changed = schedule_.compares() && local_.weights_have_changed(trainable());
+    schedule_.begin_backward(changed);
+    bool by_hand = false;
+    {
+      const std::lock_guard lock(refresh_mutex_);
+      by_hand = own_steps_.begin_averaged();
+    }
+    roll_call_.begin({.active = true, .model = known_model(), .look = changed, .by_hand = by_hand});
     active_ = all_ranks(group_);
     if (!joining_ && plan_) return;
     roll_call_.wait();
@@ -301,48 +280,11 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   }
 
   void check_parameters() {
-    const int interval = options_.parameter_check_interval;
-    const int64_t number = backwards_ - joined_at_;
-    const bool due = interval > 0 && backwards_ % interval == 0;
-    const bool early = number < interval && std::has_single_bit(static_cast<uint64_t>(number));
-    const bool changed = group_.size() > 1 && !plan_ && backwards_ > 1;  // new parameters must start equal
-    if (!all_are_active() || !(due || early || changed)) return;
-    // Early on, a loss that grows beyond all numbers is soon seen by the loop, which can say more.
-    const parallel::NonFinite non_finite = due || changed ? parallel::NonFinite::error : parallel::NonFinite::allowed;
-    const std::string when = this_backward();
-    check_replicas(when);
-    if (group_.size() > 1) parallel::require_equal_parameters(*module_, group_, when, non_finite);
+    schedule_.check({.number = backwards_, .learns = !plan_, .all_are_active = all_are_active()});
   }
 
   // Ranks that have run out of data inside of join() do not step.
   bool all_are_active() const { return group_.size() == 1 || active_.size() == static_cast<size_t>(group_.size()); }
-
-  // For messages: its number, and what may have made the parameters differ.
-  std::string this_backward() const {
-    std::string text = fmt::format("backward() number {}", backwards_);
-    if (weights_changed_) text += ", the first since the weights were changed after one under no_sync()";
-    if (has_own_steps_)
-      text +=
-          " (ranks that ran out of data in join() have made fewer steps of their optimizers: call "
-          "join(train, optimizer))";
-    return text;
-  }
-
-  // Weights were changed between a backward under no_sync() and this one: by an optimizer, or alike on all ranks.
-  void check_changed_weights() {
-    weights_changed_ = roll_call_.look();
-    if (weights_changed_ && all_are_active())
-      parallel::require_equal_parameters(*module_, group_, this_backward(), parallel::NonFinite::allowed);
-    weights_changed_ = false;
-  }
-
-  void check_replicas(const std::string& when) {
-    const parallel::Replicas replicas = parallel::replicas_of(*module_);
-    const std::string difference = parallel::difference_of_replicas(replicas, group_, when);
-    if (difference.empty()) return;
-    if (parallel::must_stay_equal(replicas)) fail(difference);
-    log_warning("{}", difference);
-  }
 
   // An exception may end the backward instead: some ranks may have averaged what others have not, and some wait for what
   // this one will never give.
@@ -445,7 +387,8 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     if (options_.broadcast_buffers && !module_->buffers().empty())
       broadcast_tensors(module_->buffers(), active_.front(), group_);
     last_active_ = active_.front();
-    check_changed_weights();
+    schedule_.check_changed({.number = backwards_, .all_are_active = all_are_active()},
+                            {.after_local = roll_call_.look(), .by_hand = roll_call_.by_hand()});
     local_.clear();
     local_streak_.end();
     last_change_.clear();
@@ -575,6 +518,10 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
     const torch::NoGradGuard no_grad;
     refuse_another_model();
     ++backwards_;
+    {
+      const std::lock_guard lock(refresh_mutex_);
+      own_steps_.note_averaged();
+    }
     std::fill(seen_.begin(), seen_.end(), 0);
     if (!plan_) {
       drop_gradients();
@@ -608,17 +555,12 @@ class GradientSync::Impl : public std::enable_shared_from_this<Impl>, public par
   std::atomic<bool> averaging_ = false;  // the backward under way, or the last one, averages
   bool broken_ = false;                  // a backward has not come to its end
   int64_t backwards_ = 0;                // averaged ones
-  int64_t joined_at_ = 0;                // their number when join() was last left
-  bool has_own_steps_ = false;           // join() was left by ranks that have made different numbers of steps
   std::vector<int> seen_;                // how often each parameter has got its gradient in this backward
   parallel::LocalGradients local_;
   parallel::LocalStreak local_streak_;
-  bool weights_changed_ = false;                  // between a backward under no_sync and this one
-  uint64_t own_steps_ = 0;                        // that were noticed
-  bool has_local_ = false;                        // this backward gave local gradients
-  bool own_step_ = false;                         // local gradients were stepped before this backward
-  std::optional<parallel::WeightMarks> by_hand_;  // at the last autograd::grad() of parameters
-  uint64_t steps_by_hand_ = 0;
+  bool has_local_ = false;  // this backward gave local gradients
+  parallel::OwnSteps own_steps_{*module_, group_};
+  parallel::ParameterSchedule schedule_{*module_, group_, options_.parameter_check_interval};
   parallel::OutsideLeaves outside_;
   std::vector<int64_t> order_;         // in which the gradients have come
   std::vector<size_t> unused_;         // places that the reducer was told to do without

@@ -20,8 +20,9 @@ class RollCall {
  public:
   struct Answer {
     bool active = true;
-    uint64_t model = 0;  ///< what must be equal on all ranks for a backward together
-    bool look = false;   ///< this rank wants all ranks' parameters to be compared
+    uint64_t model = 0;    ///< what must be equal on all ranks for a backward together
+    bool look = false;     ///< this rank wants all ranks' parameters to be compared: changed after local gradients
+    bool by_hand = false;  ///< the same: changed between two calls of torch::autograd::grad()
   };
 
   explicit RollCall(const Group& group) : group_(group) {}
@@ -31,12 +32,14 @@ class RollCall {
 
   /// After wait(): the ranks that take part in the backward, in rank order.
   std::vector<int> active() const;
-  /// After wait(): whether some rank wants a comparison.
+  /// After wait(): whether some rank wants a comparison, for each of the two reasons.
   bool look() const;
+  bool by_hand() const;
   /// After wait(): a rank whose model is not like this one's, or -1.
   int with_another_model() const;
 
  private:
+  bool any(int64_t flag) const;
   int64_t answer(int rank, int64_t field) const { return all_.data_ptr<int64_t>()[rank * 2 + field]; }
 
   const Group group_;

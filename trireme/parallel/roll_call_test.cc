@@ -31,9 +31,14 @@ TEST(RollCall, TellsThatSomeRankWantsALook) {
     roll_call.wait();
     EXPECT_TRUE(roll_call.look());
     EXPECT_THAT(roll_call.active(), ElementsAre(0, 1, 2)) << "to want a look is no absence";
+    EXPECT_FALSE(roll_call.by_hand());
+    roll_call.begin({.by_hand = group.rank() == 0});
+    roll_call.wait();
+    EXPECT_TRUE(roll_call.by_hand());
+    EXPECT_FALSE(roll_call.look());
     roll_call.begin({});
     roll_call.wait();
-    EXPECT_FALSE(roll_call.look());
+    EXPECT_FALSE(roll_call.look() || roll_call.by_hand());
   });
 }
 

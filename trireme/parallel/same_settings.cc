@@ -41,10 +41,8 @@ void require_same_settings(const char* who, const std::vector<std::string>& mine
 void require_same_settings(const char* who, const std::vector<std::string>& mine, const Group& pipe,
                            const Group& data) {
   const bool has_data = data.is_member() && data.size() > 1;
-  const std::string place = has_data ? fmt::format(", data {}", data.rank()) : "";
-  const std::string me = fmt::format("pipe {}{} (rank {})", pipe.rank(), place, world_rank(pipe, pipe.rank()));
   const std::string next(1, kNextRank);
-  std::string all = join(all_gather_object(named(me, mine), pipe), next);
+  std::string all = join(all_gather_object(named(own_place(pipe), mine), pipe), next);
   if (has_data) all = join(all_gather_object(all, data), next);
   compare(who, split(all, kNextRank));
 }

@@ -12,7 +12,7 @@ namespace trireme::parallel {
 /// differs from rank 0's, with both.
 void require_same_settings(const char* who, const std::vector<std::string>& mine, const Group& group);
 
-/// The same over the grid of two axes; `data` may be no group. The error names both coordinates.
+/// The same over the grid of two axes; `data` may be no group. The error names the places along `pipe`.
 void require_same_settings(const char* who, const std::vector<std::string>& mine, const Group& pipe, const Group& data);
 
 }  // namespace trireme::parallel

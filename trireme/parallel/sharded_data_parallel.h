@@ -19,9 +19,10 @@
 //   Shard::gradients      4 P + (4 + 8) P / R        and the gradients of four units
 //   Shard::parameters     (4 + 4 + 8) P / R          and the parameters of three units, the gradients of four
 //
-// Requires: an optimizer that treats every number by itself (SGD, Adam, AdamW, RMSprop, Adagrad; not LBFGS). Every rank
-// uses the model at the same places: forward and backward communicate, also to evaluate. An optimizer made from
-// model->parameters(), or before the model was wrapped, has nothing to step: the next backward() says so.
+// Requires: an optimizer that treats every number by itself (SGD, Adam, AdamW, RMSprop, Adagrad; not LBFGS, which
+// train::Step and GradScaler refuse). Every rank uses the model at the same places: forward and backward communicate, also
+// to evaluate. An optimizer made from model->parameters(), or before the model was wrapped, has nothing to step: the next
+// backward() says so.
 // Gradients under no_sync() are whole on every rank until they are averaged; to drop them, call model.zero_grad(): the
 // optimizer's does not know them.
 // When a rank fails, forward and backward throw on the others (see Group).
@@ -68,7 +69,7 @@ class ShardedDataParallel {
       "or a holder that TORCH_MODULE(Net) makes");
 
  public:
-  /// Moves the module to world.device().
+  /// Moves the module to world.device(), whole, before it is split.
   [[nodiscard]] ShardedDataParallel(M module, const World& world, const ShardedOptions& options = {})
       : module_(std::move(module)) {
     detail::module_pointer(module_)->to(world.device());

@@ -98,8 +98,8 @@ class CudaRecording final : public GpuRecording {
     const at::Generator before = at::cuda::detail::getDefaultCUDAGenerator(device_).clone();
     const auto pool = at::cuda::graph_pool_handle();
     const c10::cuda::CUDAStreamGuard guard(stream_);
-    graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
     try {
+      graph_.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
       work();
       graph_.capture_end();
     } catch (...) {
@@ -113,7 +113,7 @@ class CudaRecording final : public GpuRecording {
  private:
   static void wait_for_gpu() { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
 
-  // What capture_end() leaves undone when it fails itself: the allocator and the generator would go on recording.
+  // What capture_begin() or capture_end() leaves undone when it fails itself: the allocator and the generator would go on recording.
   void abandon(at::cuda::MempoolId_t pool, const at::Generator& before) noexcept {
     cudaGraph_t unfinished = nullptr;
     if (cudaStreamEndCapture(stream_, &unfinished) == cudaSuccess && unfinished) (void)cudaGraphDestroy(unfinished);

@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <exception>
-#include <numeric>
 
 #include "trireme/comm/collectives.h"
 #include "trireme/comm/members.h"
@@ -123,6 +122,24 @@ void require_equal_models(const TrainingState& state, const Group& group) {
   for (const auto& named : state.models) parallel::require_equal_where_wrapped(*named.model, group, kWhen);
 }
 
+struct WholeFile {
+  std::string name;
+  detail::WholeTensors tensors;
+  std::vector<io::TensorLayout> layouts;
+  std::vector<size_t> order;
+};
+
+// UsageError for a tensor that a file cannot hold.
+std::vector<WholeFile> in_writing_order(std::map<std::string, detail::WholeTensors> all) {
+  std::vector<WholeFile> files;
+  for (auto& [name, tensors] : all) {
+    std::vector<io::TensorLayout> layouts = detail::layouts_of(tensors);
+    std::vector<size_t> order = io::writing_order(layouts);
+    files.push_back({name, std::move(tensors), std::move(layouts), std::move(order)});
+  }
+  return files;
+}
+
 }  // namespace
 
 struct Checkpoint::Parts {
@@ -153,20 +170,19 @@ void Checkpoint::save_as(const std::string& name, const TrainingState& state, co
   const auto place = detail::gather(fmt::format("step {} of epoch {}", progress.step, progress.epoch), group_);
   const auto random = detail::gather(pack(io::rng_state()), group_);
   const detail::WholeState whole(state);
-  std::map<std::string, detail::WholeTensors> files;
+  std::vector<WholeFile> files;
   std::optional<detail::Saving> saving;  // on the rank that writes
   together(group_, [&] {
-    files = detail::files_of(state, whole);
+    files = in_writing_order(detail::files_of(state, whole));
     if (!is_writer()) return;
     check_same_progress(place, group_);
     saving.emplace(parts_->folder, parts_->writer ? &*parts_->writer : nullptr, name, manifest_of(state, progress));
   });
-  for (const auto& [file, tensors] : files) {
-    const std::vector<io::TensorLayout> layouts = detail::layouts_of(tensors);
-    if (saving) saving->begin(file, layouts);
-    for (const size_t i : io::writing_order(layouts)) {
-      const torch::Tensor whole_tensor = tensors[i].make();
-      if (saving) saving->write(layouts[i].name, whole_tensor);
+  for (const WholeFile& file : files) {
+    if (saving) saving->begin(file.name, file.layouts);
+    for (const size_t i : file.order) {
+      const torch::Tensor whole_tensor = file.tensors[i].make();
+      if (saving) saving->write(file.layouts[i].name, whole_tensor);
     }
   }
   on_first(group_, [&] {

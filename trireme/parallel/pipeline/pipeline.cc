@@ -3,9 +3,9 @@
 #include <torch/torch.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <numeric>
+#include <exception>
+#include <functional>
 #include <set>
 
 #include "trireme/comm/collectives.h"
@@ -23,15 +23,17 @@
 #include "trireme/parallel/pipeline/batch_run.h"
 #include "trireme/parallel/pipeline/pipeline_module.h"
 #include "trireme/parallel/pipeline/plan.h"
+#include "trireme/parallel/pipeline/reports.h"
 #include "trireme/parallel/random.h"
 #include "trireme/parallel/same_settings.h"
 #include "trireme/parallel/sharded_data_parallel.h"
-#include "trireme/parallel/together.h"
 
 namespace trireme {
 namespace {
 
 using parallel::Action;
+using parallel::BatchCall;
+using parallel::BatchReports;
 using parallel::BatchRun;
 using parallel::BatchWork;
 using parallel::LocalStage;
@@ -61,94 +63,6 @@ std::vector<std::vector<Tensor>> micro_batches(const std::vector<Tensor>& tensor
   return parts;
 }
 
-// -1: there are none; -2: they have different numbers of rows.
-int64_t rows_of(const std::vector<Tensor>& tensors) {
-  if (tensors.empty()) return -1;
-  for (const Tensor& tensor : tensors)
-    if (!tensor.defined() || tensor.dim() == 0 || tensor.size(0) != tensors[0].size(0)) return -2;
-  return tensors[0].size(0);
-}
-
-int64_t signature_of(const std::vector<Tensor>& tensors, bool training) {
-  size_t hash = training ? 1 : 2;
-  const auto mix = [&](int64_t value) { hash = c10::hash_combine(hash, std::hash<int64_t>()(value)); };
-  for (const Tensor& tensor : tensors) {
-    mix(static_cast<int64_t>(tensor.scalar_type()));
-    mix(tensor.dim());
-    for (const int64_t size : tensor.sizes()) mix(size);
-  }
-  return static_cast<int64_t>(hash);
-}
-
-// Of the values, on whatever device and in whatever order they lie in memory. 0: there are none.
-int64_t checksum_of_batch(const std::vector<Tensor>& tensors) {
-  if (rows_of(tensors) < 0) return 0;
-  size_t hash = 1;
-  for (const Tensor& tensor : tensors)
-    hash = c10::hash_combine(hash, std::hash<int64_t>()(parallel::checksum_of(tensor.detach().cpu().contiguous())));
-  return hash == 0 ? 1 : static_cast<int64_t>(hash);
-}
-
-// What every rank says about a batch before it begins.
-class Reports {
- public:
-  enum Field {
-    kProblem,
-    kCall,
-    kInputs,
-    kTargets,
-    kSignature,
-    kTrained,
-    kInputSum,
-    kTargetSum,
-    kClipNorm,
-    kScale,
-    kFields
-  };
-
-  /// Called by every rank.
-  Reports(const std::array<int64_t, kFields>& mine, const Group& pipe)
-      : pipe_(pipe), all_(torch::empty({pipe.size() * kFields}, torch::kLong)) {
-    all_gather(all_, torch::tensor(torch::ArrayRef<int64_t>(mine), torch::kLong), pipe);
-  }
-  int ranks() const { return pipe_.size(); }
-  int64_t operator()(int rank, Field which) const { return all_.const_data_ptr<int64_t>()[rank * kFields + which]; }
-  std::string place(int rank) const {
-    return fmt::format("pipe {} (rank {})", rank, pipe_.ranks()[static_cast<size_t>(rank)]);
-  }
-
-  void require_same_call() const {
-    for (int rank = 1; rank < ranks(); ++rank)
-      if ((*this)(rank, kCall) != (*this)(0, kCall))
-        throw UsageError(
-            "Pipeline: {} calls another function than {}, or with other options (optimizer, scaler, clip_norm, "
-            "no_sync); every rank makes the same calls",
-            place(rank), place(0));
-  }
-  void require_same_number(Field which, const char* name) const {
-    const auto number = [&](int rank) { return std::bit_cast<double>((*this)(rank, which)); };
-    for (int rank = 1; rank < ranks(); ++rank)
-      if (number(rank) != number(0))
-        throw UsageError("Pipeline: {} is {} on {} and {} on {}; give every rank the same", name, number(0), place(0),
-                         number(rank), place(rank));
-  }
-  // Of ranks that have any.
-  void require_same_values(Field which, const char* name) const {
-    int first = 0;
-    while (first < ranks() && (*this)(first, which) == 0) ++first;
-    for (int rank = first + 1; rank < ranks(); ++rank)
-      if ((*this)(rank, which) != 0 && (*this)(rank, which) != (*this)(first, which))
-        throw UsageError(
-            "Pipeline: {} and {} have different {}, but the first rank's inputs are trained with the last rank's "
-            "targets; give all ranks of the pipe axis the same batch, by Loader(dataset, mesh[\"data\"])",
-            place(first), place(rank), name);
-  }
-
- private:
-  const Group& pipe_;
-  Tensor all_;
-};
-
 }  // namespace
 
 class Pipeline::State final : public GradientExchange {
@@ -163,6 +77,7 @@ class Pipeline::State final : public GradientExchange {
         training_(parallel::schedule_table(options.schedule, plan_.shape)),
         evaluation_(forwards_of(parallel::schedule_table(Schedule::fill_drain, plan_.shape))) {
     if (options.data.is_member() && options.data.size() > 1) data_ = group_of_own(options.data);
+    reports_.emplace(pipe_, data_, modules_);
     if (data_.is_member() && options.shard) root_->ties().require_one_on_each_rank();
     for (const auto& module : modules_) stages_.push_back({module, exchange_of(module)});
     mark_parameters();
@@ -181,21 +96,13 @@ class Pipeline::State final : public GradientExchange {
   std::vector<Tensor> parameters() const { return named_parameters().values(); }
   std::string describe_stages() const;
 
-  enum class Kind { train, evaluate, predict };
-  struct Batch {
-    Kind kind;
-    const BatchTensors& inputs;
-    const BatchTensors& targets;
-    const optim::GradScaler* scaler = nullptr;
-    double clip_norm = 0;
-    const torch::optim::Optimizer* optimizer = nullptr;
-  };
-  /// The same error on every rank, or the number of rows and the signature of the inputs.
-  void agree(const Batch& batch);
+  using Kind = BatchCall::Kind;
+  /// The same error on every rank, or what all know of the batch.
+  void agree(const BatchCall& batch);
 
-  Tensor train(const Batch& batch, const std::function<Tensor(const Tensor&)>& scaled);
-  Tensor evaluate(const Batch& batch);
-  std::vector<Tensor> predict(const Batch& batch);
+  Tensor train(const BatchCall& batch, const std::function<Tensor(const Tensor&)>& scaled);
+  Tensor evaluate(const BatchCall& batch);
+  std::vector<Tensor> predict(const BatchCall& batch);
 
  private:
   static ScheduleTable forwards_of(ScheduleTable table) {
@@ -209,18 +116,16 @@ class Pipeline::State final : public GradientExchange {
   void log_stages() const;
   bool is_first() const { return pipe_.rank() == 0; }
   bool is_last() const { return pipe_.rank() == pipe_.size() - 1; }
-  std::string me() const {
-    return fmt::format("pipe {} (rank {})", pipe_.rank(), pipe_.ranks()[static_cast<size_t>(pipe_.rank())]);
-  }
-  std::string problem_of(const Batch& batch) const;
-  Reports reports_on(const Batch& batch, const std::string& problem);
+  std::string me() const { return own_place(pipe_); }
+  BatchReports::Replicas refuse_along_data(const std::function<void()>& check,
+                                           const std::function<uint64_t()>& replica = {});
+  std::string problem_of(const BatchCall& batch) const;
   void check_optimizer(const torch::optim::Optimizer& optimizer, std::string& problem) const;
-  int64_t trained_parameters() const;
   void check_tied();
   bool is_checked() const;
   void check_frozen_stages();
   void check_options(const torch::optim::Optimizer* optimizer) const;
-  BatchWork work_of(const Batch& batch) const;
+  BatchWork work_of(const BatchCall& batch) const;
   BatchRun run(BatchWork work, const ScheduleTable& table);
   template <typename Result>
   Result or_abort(const std::function<Result()>& batch);
@@ -238,10 +143,9 @@ class Pipeline::State final : public GradientExchange {
   std::vector<LocalStage> stages_;
   std::shared_ptr<const optim::SpreadModel> spread_;
   bool failed_ = false;
-  std::array<uint64_t, 3> calls_{};  // of each kind
-  int64_t batches_ = 0;              // that were trained
-  int64_t rows_ = 0;                 // of the batch
-  uint64_t signature_ = 0;
+  std::optional<BatchReports> reports_;
+  int64_t batches_ = 0;          // that were trained
+  BatchReports::Agreed agreed_;  // on the batch
 };
 
 std::shared_ptr<GradientExchange> Pipeline::State::exchange_of(const std::shared_ptr<StageModule>& module) const {
@@ -305,11 +209,13 @@ void Pipeline::State::check_optimizer(const torch::optim::Optimizer& optimizer, 
         "the optimizer of {} has {} parameters that are not this pipeline's, and lacks {} that are; make it from "
         "pipe.parameters()",
         me(), others, mine.size());
+  else if (const std::string complaint = optim::complaint_about_parts(optimizer); !complaint.empty())
+    problem = fmt::format("{}: {}", me(), complaint);
 }
 
-std::string Pipeline::State::problem_of(const Batch& batch) const {
+std::string Pipeline::State::problem_of(const BatchCall& batch) const {
   const bool needs_targets = batch.kind != Kind::predict;
-  const int64_t inputs = rows_of(batch.inputs.list()), targets = rows_of(batch.targets.list());
+  const int64_t inputs = parallel::rows_of(batch.inputs.list()), targets = parallel::rows_of(batch.targets.list());
   if (failed_) return fmt::format("{} has failed in an earlier batch; make a new Pipeline", me());
   if (is_first() && inputs < 0)
     return fmt::format("{} is the first and needs inputs{}", me(),
@@ -336,55 +242,37 @@ std::string Pipeline::State::problem_of(const Batch& batch) const {
   return problem;
 }
 
-// Which parameters of this rank are trained: it decides which tensors between the stages need gradients.
-int64_t Pipeline::State::trained_parameters() const {
-  size_t hash = 0;
-  for (const auto& module : modules_)
-    for (const Tensor& parameter : module->parameters())
-      hash = c10::hash_combine(hash, parameter.requires_grad() ? 1 : 2);
-  return static_cast<int64_t>(hash);
+// predict() exchanges nothing along the data axis, so that each pipeline may call it as often as it has batches.
+void Pipeline::State::agree(const BatchCall& batch) {
+  const auto along_pipe = [&] {
+    agreed_ = reports_->agree_along_pipe(batch, problem_of(batch), enabled(), options_.micro_batches);
+  };
+  if (batch.kind == Kind::predict) return along_pipe();
+  const auto replica = [&] {
+    return c10::hash_combine(static_cast<size_t>(batch.kind), batch.kind == Kind::train ? agreed_.trained : 0);
+  };
+  if (refuse_along_data(along_pipe, replica) == BatchReports::Replicas::differ)
+    reports_->refuse_other_replicas(batch.kind);
 }
 
-// The values are compared in calls 1, 2, 4, 8 and so on of each kind.
-Reports Pipeline::State::reports_on(const Batch& batch, const std::string& problem) {
-  const bool compared = std::has_single_bit(++calls_.at(static_cast<size_t>(batch.kind))) && problem.empty();
-  const std::vector<Tensor>&inputs = batch.inputs.list(), &targets = batch.targets.list();
-  const int64_t call = static_cast<int64_t>(batch.kind) + (batch.scaler ? 8 : 0) + (batch.optimizer ? 16 : 0) +
-                       (batch.clip_norm > 0 ? 32 : 0) + (enabled() ? 64 : 0);
-  return Reports(
-      {problem.empty() ? 0 : 1, call, rows_of(inputs), rows_of(targets),
-       signature_of(inputs, batch.kind == Kind::train), trained_parameters(), compared ? checksum_of_batch(inputs) : 0,
-       compared ? checksum_of_batch(targets) : 0, std::bit_cast<int64_t>(batch.clip_norm),
-       std::bit_cast<int64_t>(batch.scaler ? batch.scaler->current_scale() : 1.0)},
-      pipe_);
-}
-
-void Pipeline::State::agree(const Batch& batch) {
-  const std::string problem = problem_of(batch);
-  const Reports reports = reports_on(batch, problem);
-  const int last = pipe_.size() - 1;
-  for (int rank = 0; rank <= last; ++rank)
-    if (reports(rank, Reports::kProblem) != 0)
-      together(pipe_, [&] {
-        if (!problem.empty()) throw UsageError("Pipeline: {}", problem);
-      });
-  reports.require_same_call();
-  reports.require_same_number(Reports::kClipNorm, "clip_norm");
-  reports.require_same_number(Reports::kScale, "the scale of the loss");
-  reports.require_same_values(Reports::kInputSum, "inputs");
-  reports.require_same_values(Reports::kTargetSum, "targets");
-  rows_ = reports(0, Reports::kInputs);
-  signature_ = static_cast<uint64_t>(reports(0, Reports::kSignature));
-  for (int rank = 0; rank <= last; ++rank)
-    signature_ = c10::hash_combine(signature_, static_cast<uint64_t>(reports(rank, Reports::kTrained)));
-  if (batch.kind != Kind::predict && reports(last, Reports::kTargets) != rows_)
-    throw UsageError("Pipeline: pipe 0 has inputs of {} rows, but pipe {} targets of {}", rows_, last,
-                     reports(last, Reports::kTargets));
-  if (rows_ < options_.micro_batches)
-    throw UsageError(
-        "Pipeline: a batch of {} rows cannot be cut into {} micro-batches; take larger batches or fewer "
-        "micro-batches",
-        rows_, options_.micro_batches);
+BatchReports::Replicas Pipeline::State::refuse_along_data(const std::function<void()>& check,
+                                                          const std::function<uint64_t()>& replica) {
+  if (!data_.is_member() || failed_) {
+    check();
+    return BatchReports::Replicas::alike;
+  }
+  const auto check_or_abort = [&] {
+    try {
+      check();
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::exception& error) {
+      failed_ = true;
+      abort(without_backtrace(error));
+      throw;
+    }
+  };
+  return reports_->refuse_along_data(check_or_abort, replica);
 }
 
 // As DataParallel does: soon after the start, then more and more rarely.
@@ -393,10 +281,11 @@ bool Pipeline::State::is_checked() const {
 }
 
 void Pipeline::State::check_tied() {
-  if (is_checked()) root_->ties().require_equal(pipe_);
+  if (is_checked()) refuse_along_data([&] { root_->ties().require_equal(pipe_); });
 }
 
-// A stage that is trained is compared over the data axis by its backwards; a frozen one has none.
+// A stage that is trained is compared over the data axis by its backwards; a frozen one has none. agree() has seen that
+// it is frozen on all of these ranks.
 void Pipeline::State::check_frozen_stages() {
   const int interval = options_.data_options.parameter_check_interval;
   if (interval == 0 || (!is_checked() && batches_ % interval != 0)) return;
@@ -416,7 +305,7 @@ void Pipeline::State::check_options(const torch::optim::Optimizer* optimizer) co
     parallel::require_same_settings("Pipeline", optim::describe_options(*optimizer), data_);
 }
 
-BatchWork Pipeline::State::work_of(const Batch& batch) const {
+BatchWork Pipeline::State::work_of(const BatchCall& batch) const {
   BatchWork work;
   const int count = options_.micro_batches;
   if (is_first()) work.inputs = micro_batches(batch.inputs.list(), count);
@@ -424,14 +313,14 @@ BatchWork Pipeline::State::work_of(const Batch& batch) const {
   if (is_last()) work.targets = micro_batches(batch.targets.list(), count);
   work.loss = options_.loss;
   for (int i = 0; i < count; ++i) {
-    const int64_t rows = rows_ / count + (i < rows_ % count ? 1 : 0);
-    work.weights.push_back(static_cast<double>(rows) / static_cast<double>(rows_));
+    const int64_t rows = agreed_.rows / count + (i < agreed_.rows % count ? 1 : 0);
+    work.weights.push_back(static_cast<double>(rows) / static_cast<double>(agreed_.rows));
   }
   return work;
 }
 
 BatchRun Pipeline::State::run(BatchWork work, const ScheduleTable& table) {
-  wire_.begin(table, plan_.shape, signature_, options_.dynamic_shapes);
+  wire_.begin(table, plan_.shape, agreed_.signature, options_.dynamic_shapes);
   BatchRun one(plan_, stages_, wire_, std::move(work));
   one.run(table[static_cast<size_t>(pipe_.rank())]);
   return one;
@@ -469,7 +358,7 @@ Tensor Pipeline::State::shared_loss(const Tensor& mine) const {
   return loss;
 }
 
-Tensor Pipeline::State::train(const Batch& batch, const std::function<Tensor(const Tensor&)>& scaled) {
+Tensor Pipeline::State::train(const BatchCall& batch, const std::function<Tensor(const Tensor&)>& scaled) {
   const torch::AutoGradMode with_gradients(true);
   ++batches_;
   check_tied();  // throws on every rank by itself: an abort could come before another rank's verdict
@@ -487,13 +376,13 @@ Tensor Pipeline::State::train(const Batch& batch, const std::function<Tensor(con
   });
 }
 
-Tensor Pipeline::State::evaluate(const Batch& batch) {
+Tensor Pipeline::State::evaluate(const BatchCall& batch) {
   const nn::EvaluationMode mode(*root_);
   const torch::NoGradGuard no_grad;
   return or_abort<Tensor>([&] { return shared_loss(run(work_of(batch), evaluation_).loss()); });
 }
 
-std::vector<Tensor> Pipeline::State::predict(const Batch& batch) {
+std::vector<Tensor> Pipeline::State::predict(const BatchCall& batch) {
   const nn::EvaluationMode mode(*root_);
   const torch::NoGradGuard no_grad;
   return or_abort<std::vector<Tensor>>([&] { return run(work_of(batch), evaluation_).outputs(); });
@@ -504,12 +393,12 @@ Pipeline::Pipeline(std::vector<PipelineLayer> layers, const Group& group, const 
 
 torch::Tensor Pipeline::train_batch(const BatchTensors& inputs, const BatchTensors& targets,
                                     torch::optim::Optimizer& optimizer, const PipelineStepOptions& options) {
-  const State::Batch batch{.kind = State::Kind::train,
-                           .inputs = inputs,
-                           .targets = targets,
-                           .scaler = options.scaler,
-                           .clip_norm = options.clip_norm,
-                           .optimizer = &optimizer};
+  const parallel::BatchCall batch{.kind = parallel::BatchCall::Kind::train,
+                                  .inputs = inputs,
+                                  .targets = targets,
+                                  .scaler = options.scaler,
+                                  .clip_norm = options.clip_norm,
+                                  .optimizer = &optimizer};
   state_->agree(batch);
   torch::Tensor loss =
       state_->train(batch, [&](const torch::Tensor& one) { return options.scaler ? options.scaler->scale(one) : one; });
@@ -527,7 +416,8 @@ torch::Tensor Pipeline::train_batch(const BatchTensors& inputs, const BatchTenso
 
 torch::Tensor Pipeline::accumulate(const BatchTensors& inputs, const BatchTensors& targets,
                                    const PipelineAccumulateOptions& options) {
-  const State::Batch batch{.kind = State::Kind::train, .inputs = inputs, .targets = targets, .scaler = options.scaler};
+  const parallel::BatchCall batch{
+      .kind = parallel::BatchCall::Kind::train, .inputs = inputs, .targets = targets, .scaler = options.scaler};
   state_->agree(batch);
   return state_->train(batch, [&](const torch::Tensor& one) {
     const torch::Tensor part = one * options.share;
@@ -536,14 +426,14 @@ torch::Tensor Pipeline::accumulate(const BatchTensors& inputs, const BatchTensor
 }
 
 torch::Tensor Pipeline::eval_batch(const BatchTensors& inputs, const BatchTensors& targets) {
-  const State::Batch batch{.kind = State::Kind::evaluate, .inputs = inputs, .targets = targets};
+  const parallel::BatchCall batch{.kind = parallel::BatchCall::Kind::evaluate, .inputs = inputs, .targets = targets};
   state_->agree(batch);
   return state_->evaluate(batch);
 }
 
 std::vector<torch::Tensor> Pipeline::predict(const BatchTensors& inputs) {
   const BatchTensors none;
-  const State::Batch batch{.kind = State::Kind::predict, .inputs = inputs, .targets = none};
+  const parallel::BatchCall batch{.kind = parallel::BatchCall::Kind::predict, .inputs = inputs, .targets = none};
   state_->agree(batch);
   return state_->predict(batch);
 }

@@ -92,7 +92,9 @@ class PipelineLoss {
 enum class Cut {
   count,       ///< the number of layers
   parameters,  ///< the number of their parameters
-  time,        ///< the time of forward and backward, which the first rank measures on `sample`. Not with split layers
+  /// The time of forward and backward, which the first rank measures on `sample`. A UsageError with layers that are split
+  /// over several ranks: each line of their axis would measure by its own clock.
+  time,
 };
 
 struct PipelineOptions {
@@ -134,7 +136,7 @@ class Pipeline {
   /// Forward, backward, step, and clears the gradients. Returns the mean loss of the whole batch, over the data axis too,
   /// as one double: the same on every rank. UsageError on every rank, before anything has changed: fewer rows than
   /// micro-batches, other rows of targets than of inputs, other values on other ranks, an optimizer of other parameters
-  /// than parameters().
+  /// than parameters(), LBFGS. Every rank: those of the other pipelines along the data axis too.
   torch::Tensor train_batch(const BatchTensors& inputs, const BatchTensors& targets, torch::optim::Optimizer& optimizer,
                             const PipelineStepOptions& options = {});
   /// Forward and backward alone: adds to the gradients.

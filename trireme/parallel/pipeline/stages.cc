@@ -8,6 +8,7 @@
 #include <set>
 
 #include "trireme/core/error.h"
+#include "trireme/optim/split_tensors.h"
 
 namespace trireme::parallel {
 namespace {
@@ -198,6 +199,18 @@ std::vector<double> parameter_counts(const StagePlan& plan) {
   return counts;
 }
 
+// Each line of the model axis would measure by a clock of its own, and might cut elsewhere.
+void require_no_split_layer(const StagePlan& plan, int layer, const detail::LayerModule& made) {
+  for (const auto& item : made.module->named_parameters()) {
+    const auto split = optim::split_of(item.value());
+    if (split && split->ranks.size() > 1)
+      throw UsageError(
+          "Pipeline: Cut::time cannot measure layer '{}': its {} is split over {} ranks, whose clocks may cut the "
+          "layers at different places; take Cut::parameters, or name the first layers of the stages by .begins",
+          plan.layers[static_cast<size_t>(layer)].name(), item.key(), split->ranks.size());
+  }
+}
+
 std::vector<double> measured_seconds(const StagePlan& plan, const std::vector<Tensor>& sample, torch::Device device) {
   using Clock = std::chrono::steady_clock;
   const RandomNumbersStay random;
@@ -205,6 +218,7 @@ std::vector<double> measured_seconds(const StagePlan& plan, const std::vector<Te
   Tensors inputs = sample;
   for (int i = 0; i < static_cast<int>(plan.layers.size()); ++i) {
     const detail::LayerModule layer = make_layer(plan, i);
+    require_no_split_layer(plan, i, layer);
     layer.module->to(device);
     const bool recompute = plan.layers[static_cast<size_t>(i)].options().recompute;
     double best = 0;

@@ -175,9 +175,9 @@ void Ties::require_equal(const Group& pipe) const {
     for (const int rank : ties_[i].ranks)
       if (sums[static_cast<size_t>(rank)].at(i) != sums[first].at(i))
         throw UsageError(
-            "Pipeline: the tied parameter {} differs between pipe {} and pipe {}; load the same into all of "
+            "Pipeline: the tied parameter {} differs between {} and {}; load the same into all of "
             "its copies, and give every rank's optimizer the same options",
-            ties_[i].owner, rank, first);
+            ties_[i].owner, place_of(pipe, rank), place_of(pipe, static_cast<int>(first)));
   }
 }
 

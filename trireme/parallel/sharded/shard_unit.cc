@@ -65,6 +65,7 @@ ShardUnit::ShardUnit(UnitPlan plan, std::vector<UnitMember> members, UnitMemory 
   }
   arrived_.assign(members_.size(), false);
   for (const UnitMember& member : members_) versions_.push_back(version_of(member.parameter));
+  noted_ = versions_;
   if (!memory_.keep_parameters) release();
 }
 
@@ -122,6 +123,7 @@ void ShardUnit::finish_gather() {
   std::exchange(gather_, {}).wait();
   resident_ = true;
   for (size_t i = 0; i < members_.size(); ++i) versions_[i] = version_of(members_[i].parameter);
+  noted_ = versions_;
 }
 
 void ShardUnit::absorb_writes() {
@@ -134,12 +136,16 @@ void ShardUnit::absorb_writes() {
     writes_.emplace_back(members_[i].name, checksum_of(members_[i].parameter));
     absorb_write(i);
   }
+  noted_ = versions_;
 }
 
 void ShardUnit::note_write() {
-  for (size_t i = 0; i < members_.size(); ++i)
-    if (version_of(members_[i].parameter) != versions_[i]) return;  // that tells which one
-  written_ = true;
+  bool version_has_moved = false;  // then that tells which member was written to
+  for (size_t i = 0; i < members_.size(); ++i) {
+    const int64_t version = version_of(members_[i].parameter);
+    if (std::exchange(noted_[i], version) != version) version_has_moved = true;
+  }
+  if (!version_has_moved) written_ = true;
 }
 
 void ShardUnit::absorb_write(size_t member) {
@@ -179,7 +185,8 @@ void ShardUnit::abandon() {
   if (resident_ || gathering_ || !memory_.keep_parameters || !full_.is_floating_point()) return;
   const Quiet quiet;
   allocate();
-  const torch::Tensor mine = my_part().clone();  // the pieces, where they share the memory
+  // The shard has the values after the last step; where it has its own memory, my_part() has those before it.
+  const torch::Tensor mine = shares_memory_ ? my_part().clone() : shard_;
   full_.fill_(std::numeric_limits<double>::quiet_NaN());
   my_part().copy_(mine);
 }
@@ -189,6 +196,7 @@ void ShardUnit::bump_versions() {
     members_[i].parameter.unsafeGetTensorImpl()->bump_version();
     versions_[i] = version_of(members_[i].parameter);
   }
+  noted_ = versions_;
 }
 
 // --- gradients

@@ -83,7 +83,8 @@ class ShardUnit {
   /// What an operator has written into the parameters since the gather goes into the shard. A number that was written
   /// but is what the shard's rounds to leaves the shard's digits alone.
   void absorb_writes();
-  /// An operator has written to memory of the unit, maybe past the version of the parameter, as data() does.
+  /// Called after each operator that has written to memory of the unit, maybe past the version of the parameter, as
+  /// data() does.
   void note_write();
   /// What absorb_writes() has found since the last call.
   std::vector<Write> take_writes() { return std::exchange(writes_, {}); }
@@ -92,7 +93,8 @@ class ShardUnit {
   void release();
   /// After a gather that failed: values that are not numbers, since an operator that finds no memory kills the process.
   void fill_with_nan();
-  /// At the end of the wrapper: what was not gathered since the last step is not a number, in a module that lives on.
+  /// At the end of the wrapper, in a module that lives on: where parameters were not gathered since the last step, this
+  /// rank's part has the values after it and the other ranks' parts are NaN.
   void abandon();
   /// The graph of an older forward must not be used with these values: autograd then says so.
   void bump_versions();
@@ -147,7 +149,8 @@ class ShardUnit {
   Work gather_;
   bool gathering_ = false;
   bool resident_ = true;
-  std::vector<int64_t> versions_;  // of the parameters when they were gathered
+  std::vector<int64_t> versions_;  // of the parameters when they were gathered, or their writes absorbed
+  std::vector<int64_t> noted_;     // of the parameters at the last note_write() since then
   bool written_ = false;           // members may have been written to whose version is the same
   std::vector<Write> writes_;
 

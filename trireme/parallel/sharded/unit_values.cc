@@ -17,7 +17,16 @@ UnitValues::UnitValues(std::vector<ShardUnit>& units, const UnitGroups& groups, 
       groups_(groups),
       agreement_(groups.gather),
       keep_parameters_(keep_parameters),
-      in_use_(units.size(), 0) {}
+      in_use_(units.size(), 0),
+      writing_(units.size(), false) {}
+
+// The outermost operator counts: the version of what an inner one has written moves when that one ends.
+void UnitValues::leave(size_t unit, bool has_written) {
+  if (has_written) writing_[unit] = true;
+  if (--in_use_[unit] > holds_ || !writing_[unit]) return;
+  writing_[unit] = false;
+  units_[unit].note_write();
+}
 
 void UnitValues::use(size_t unit, bool writes) {
   // Each rank keeps its own part of what it writes while all is whole, so nothing needs to be gathered for it.
@@ -119,9 +128,10 @@ void UnitValues::note_write(const char* operation) {
 void UnitValues::note_new_values() {
   if (holds_ > 0)
     throw UsageError(
-        "rank {}: weights are restored while `gathered()` lives, so the whole parameters would keep their old values; "
-        "end it before",
-        groups_.reduce.rank());
+        "{}: weights are restored while `gathered()` lives, so the whole parameters would keep their old values; end "
+        "it "
+        "before",
+        own_place(groups_.reduce));
   outdate();
 }
 

@@ -21,10 +21,7 @@ class UnitValues {
 
   /// Around an operator that uses the unit.
   void enter(size_t unit) { ++in_use_[unit]; }
-  void leave(size_t unit, bool has_written) {
-    --in_use_[unit];
-    if (has_written) units_[unit].note_write();
-  }
+  void leave(size_t unit, bool has_written);
   /// Between them: the unit's values are there after it, and the next unit's on their way.
   void use(size_t unit, bool writes);
   /// All values, until let_go().
@@ -62,7 +59,8 @@ class UnitValues {
   UnitGroups groups_;
   Agreement agreement_;
   bool keep_parameters_;
-  std::vector<int> in_use_;  // how many operators use each unit now, and holds
+  std::vector<int> in_use_;    // how many operators use each unit now, and holds
+  std::vector<bool> writing_;  // one of these operators has written to the unit
   int holds_ = 0;
   GatherOrder order_;
   bool old_ = false;        // a shard was written to since the last gather

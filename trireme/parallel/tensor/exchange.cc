@@ -103,6 +103,17 @@ class Exchange : public torch::autograd::Function<Exchange> {
   }
 };
 
+// Which gradients of x, weight and bias this backward is to compute. A pipeline with Schedule::zero_bubble asks for the
+// input's first and for the weights' later; the first layer needs none for its input. The same on all ranks, as the
+// graphs are.
+struct Wanted {
+  explicit Wanted(const AutogradContext& context)
+      : input(context.needs_input_grad(0)),
+        weight(context.needs_input_grad(1)),
+        bias(context.saved_data.at("bias").toBool() && context.needs_input_grad(2)) {}
+  const bool input, weight, bias;
+};
+
 class ColumnLinear : public torch::autograd::Function<ColumnLinear> {
  public:
   static Tensor forward(AutogradContext* context, const Tensor& x, const Tensor& weight,
@@ -119,11 +130,16 @@ class ColumnLinear : public torch::autograd::Function<ColumnLinear> {
     refuse_second_derivative();
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
-    const Tensor dx = dy.matmul(weight).contiguous();
-    const Work sum = all_reduce_async(dx, ReduceOp::sum, held(context->saved_data["group"]));
+    const Wanted wanted(*context);
+    Tensor dx, dw;
+    Work sum;
+    if (wanted.input) {
+      dx = dy.matmul(weight).contiguous();
+      sum = all_reduce_async(dx, ReduceOp::sum, held(context->saved_data["group"]));
+    }
     const Tensor rows = dy.reshape({-1, dy.size(-1)});
-    const Tensor dw = rows.t().matmul(x.reshape({-1, x.size(-1)}));
-    const Tensor db = context->saved_data["bias"].toBool() ? rows.sum(0) : Tensor();
+    if (wanted.weight) dw = rows.t().matmul(x.reshape({-1, x.size(-1)}));
+    const Tensor db = wanted.bias ? rows.sum(0) : Tensor();
     sum.wait();
     return {dx, dw, db, {}};
   }
@@ -145,16 +161,21 @@ class SequenceColumnLinear : public torch::autograd::Function<SequenceColumnLine
     const variable_list saved = context->get_saved_variables();
     const Tensor &x = saved[0], &weight = saved[1], &dy = gradients[0];
     const Group group = held(context->saved_data["group"]);
-    Tensors inputs;
-    const Work gather = all_gather_async(inputs, x.contiguous(), group);
-    Tensors parts = equal_parts(dy.matmul(weight), kSequence, group);
+    const Wanted wanted(*context);
+    Tensors inputs, parts;
+    Work gather, sum;
+    if (wanted.weight) gather = all_gather_async(inputs, x.contiguous(), group);
+    if (wanted.input) parts = equal_parts(dy.matmul(weight), kSequence, group);
     for (Tensor& part : parts) part = part.contiguous();
     gather.wait();
-    const Tensor dx = torch::empty_like(parts[0]);
-    const Work sum = reduce_scatter_async(dx, parts, ReduceOp::sum, group);
+    Tensor dx, dw;
+    if (wanted.input) {
+      dx = torch::empty_like(parts[0]);
+      sum = reduce_scatter_async(dx, parts, ReduceOp::sum, group);
+    }
     const Tensor rows = dy.reshape({-1, dy.size(-1)});
-    const Tensor dw = rows.t().matmul(torch::cat(inputs, kSequence).reshape({-1, x.size(-1)}));
-    const Tensor db = context->saved_data["bias"].toBool() ? rows.sum(0) : Tensor();
+    if (wanted.weight) dw = rows.t().matmul(torch::cat(inputs, kSequence).reshape({-1, x.size(-1)}));
+    const Tensor db = wanted.bias ? rows.sum(0) : Tensor();
     sum.wait();
     return {dx, dw, db, {}};
   }
