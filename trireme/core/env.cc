@@ -83,7 +83,8 @@ std::vector<Variable> program_variables() {
        "sides instead of a hang or a wrong result. 1 (default): with every backend. 0: only ranks that share memory, "
        "which always do. It must be the same on every node."},
       {"GLOG_v", Use::program,
-       "3 or more: every collective is logged before it runs: rank, operation, number, shape, group."},
+       "3 or more: every collective of CPU tensors, operator and function of a backward is logged before it runs, with "
+       "rank and shapes."},
       {"FLAGS_benchmark", Use::program,
        "1: asynchronous collectives are waited for where they are called, so that with GLOG_v=3 the last line is the "
        "one that hangs."},

@@ -41,6 +41,8 @@ StepOptions checked(StepOptions options, const StepModel& model, const torch::op
   if (options.clip_norm && !(*options.clip_norm > 0))
     throw UsageError("train::Step: clip_norm is {}; it must be above 0", *options.clip_norm);
   require_own_parameters("train::Step", optimizer, *model.module);
+  if (const std::string complaint = optim::complaint_about_parts(optimizer); !complaint.empty())
+    throw UsageError("train::Step: {}", complaint);
   if (options.amp.level == AmpLevel::O2) require_low_weights(*model.module);
   return options;
 }
