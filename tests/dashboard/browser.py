@@ -111,6 +111,17 @@ class Browser:
         """Of the window; the page is less high than it."""
         self._ask("POST", "/window/rect", {"width": width, "height": height})
 
+    def emulate_size(self, width, height):
+        """Of the page itself: a window cannot be narrower than 500 pixels."""
+        self._ask("POST", "/goog/cdp/execute", {"cmd": "Emulation.setDeviceMetricsOverride", "params": {
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}})
+
+    def click(self, selector):
+        """As a user does: the element must be visible, and nothing may lie on it."""
+        found = self._ask("POST", "/element", {"using": "css selector", "value": selector})
+        (identifier,) = found.values()
+        self._ask("POST", f"/element/{identifier}/click")
+
     def complaints(self):
         """What the console has said since the last time: errors of scripts, and what the page's policy has blocked."""
         return [entry["message"] for entry in self._ask("POST", "/se/log", {"type": "browser"})

@@ -149,9 +149,20 @@ class Live(BrowserCase):
         self.begin(ranks=2, trainer=(FOREVER, 40))
         self.wait_steps(20)
         browser = self.look(width=500, height=1000)
-        browser.wait("return document.querySelector('[data-curve=loss] path.raw')")
-        self.assertTrue(browser.script("return document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways")
-        self.assertTrue(browser.script("return document.querySelector('#ranks-box').scrollWidth > 0"))
+        display = "return getComputedStyle(document.querySelector('#elapsed')).display"
+        self.assertNotEqual(browser.script(display), "none")
+        browser.emulate_size(400, 900)
+        browser.wait("return innerWidth === 400 && document.querySelector('[data-curve=loss] path.raw')")
+        self.assertEqual(browser.script(display), "none")
+        browser.script("scrollTo(1000, 0)")
+        self.assertEqual(browser.script("return scrollX"), 0, "the page scrolls sideways")
+        self.assertEqual(browser.script("return document.documentElement.scrollWidth"), 400)
+        box = browser.script("const box = document.querySelector('#ranks-box'); box.scrollLeft = 100000;"
+                             "return { beside: box.scrollWidth - box.clientWidth, left: box.scrollLeft,"
+                             " right: box.getBoundingClientRect().right }")
+        self.assertGreater(box["beside"], 100, "the table is wider than the page")
+        self.assertEqual(box["left"], box["beside"], "its last column can be reached")
+        self.assertLessEqual(box["right"], 400)
         self.keep(browser, "dashboard-narrow.png")
         self.assert_calm(browser)
         self.end()
@@ -184,6 +195,103 @@ class Live(BrowserCase):
         self.assertTrue(reachable, "every control can be reached and has a name")
         self.assert_calm(browser)
         self.end()
+
+    def test_the_keyboard_goes_from_span_to_span(self):
+        self.begin(ranks=2, trainer=(FOREVER, 60))
+        self.wait_steps(10)
+        browser = self.look()
+        wait_for(lambda: browser.script(COLOURS)["backward"], WAIT, "the time line")
+        browser.click("#pause")
+        tip = "const tip = document.querySelector('#tip'); return tip.hidden ? '' : tip.innerText"
+        browser.keys("t")
+        self.assertEqual(browser.script(tip), "")
+        told = []
+        for _ in range(4):
+            browser.keys("right")
+            told.append(browser.script(tip))
+        self.assertEqual(len(set(told)), 4, told)
+        for words in told:
+            self.assertRegex(words, r"^\S.*: [\d.]+ (µs|ms|s)\nrank 0, step \d+$")
+        self.assertEqual(browser.script("return document.querySelector('#timeline').getAttribute('aria-label')"), told[3])
+        browser.keys("left")
+        self.assertEqual(browser.script(tip), told[2])
+        browser.keys("r")
+        self.assertEqual(browser.script(tip), "", "it goes with the focus")
+        self.assert_calm(browser)
+        self.end()
+
+    def test_ticks_of_a_curve_are_few(self):
+        self.begin()
+        browser = self.look()
+        self.assertEqual(browser.script("return niceTicks(0, 3, 3)"), [0, 1, 2, 3])
+        ticks = browser.script("return niceTicks(1e16, 1e16 + 2, 3)")  # a step of 1 does not change a double there
+        self.assertEqual(ticks, sorted(set(ticks)))
+        self.assertLessEqual(len(ticks), 4)
+        self.end()
+
+    def test_every_control_has_an_effect(self):
+        self.begin(ranks=10, trainer=(FOREVER, 100))
+        self.wait_steps(10)
+        browser = self.look()
+        browser.wait("return document.querySelector('[data-curve=loss] path.raw')?.getAttribute('d').includes('L')")
+        self.control_time_line(browser)
+        self.control_table(browser)
+        browser.click("#smooth")  # in the middle
+        browser.wait("return document.querySelector('[data-curve=loss] path.faint')")
+        background = "return getComputedStyle(document.body).backgroundColor"
+        light = browser.script(background)
+        browser.click("#theme")
+        self.assertNotEqual(browser.script(background), light)
+        self.control_log(browser)
+        self.assert_calm(browser)
+        self.end()
+
+    def control_time_line(self, browser):
+        end = "return windowEnd()"
+        browser.wait("return windowEnd() > 0")
+        browser.click("#pause")
+        browser.script("return refreshTimeline()")  # one may be on its way
+        stands, step = browser.script(end), browser.script(STEP)
+        browser.wait(f"const now = (() => {{ {STEP} }})(); return now > arguments[0] + 20", step)
+        self.assertEqual(browser.script(end), stands, "it is paused")
+        note = browser.text("#timeline-note")
+        browser.click("#closer")
+        closer = browser.text("#timeline-note")
+        self.assertNotEqual(closer, note)
+        browser.click("#wider")
+        self.assertEqual(browser.text("#timeline-note"), note)
+        browser.click("#later")  # other ranks are shown although it is paused
+        browser.wait("return String(timeline.data.map(one => one.rank)) === '2,3,4,5,6,7,8,9'")
+        self.assertEqual(browser.text("#lanes"), "ranks 2–9 of 10")
+        self.assertTrue(browser.script("return document.querySelector('#later').disabled"))
+        stands = browser.script(end)
+        browser.click("#pause")
+        browser.wait("return windowEnd() > arguments[0]", stands)
+
+    def control_table(self, browser):
+        first = "return document.querySelector('#ranks-body tr').dataset.rank"
+        sort = "return document.querySelector('#ranks-head [data-column=%s]').getAttribute('aria-sort')"
+        self.assertEqual((browser.script(first), browser.script(sort % "rank")), ("0", "ascending"))
+        browser.click("#ranks-head [data-column=rank] button")
+        self.assertEqual((browser.script(first), browser.script(sort % "rank")), ("9", "descending"))
+        browser.click("#ranks-head [data-column=pid] button")
+        self.assertEqual(browser.script(sort % "pid"), "ascending")
+        pids = browser.script("return [...document.querySelectorAll('#ranks-body tr')].map(row => Number(row.children[3].textContent))")
+        self.assertEqual(pids, sorted(pids))
+
+    def control_log(self, browser):
+        browser.click("#log-rank option[value='3']")
+        browser.wait("return document.querySelector('#log').textContent.startsWith('rank 3 of 10')")
+        longer = "const log = document.querySelector('#log'); return log.scrollHeight > log.clientHeight + 40"
+        browser.wait(longer, seconds=WAIT)
+        bottom = "const log = document.querySelector('#log'); return log.scrollTop + log.clientHeight >= log.scrollHeight - 2"
+        browser.wait(bottom)
+        browser.click("#follow")
+        text = browser.script("const log = document.querySelector('#log'); log.scrollTop = 0; return log.textContent")
+        browser.wait("return document.querySelector('#log').textContent !== arguments[0]", text)
+        self.assertEqual(browser.script("return document.querySelector('#log').scrollTop"), 0, "it does not follow")
+        browser.click("#follow")
+        browser.wait(bottom)
 
     def test_256_ranks(self):
         self.begin(ranks=256, trainer=(FOREVER, 4000))
@@ -250,6 +358,47 @@ class Trouble(BrowserCase):
         self.assert_calm(browser)
         self.end()
 
+    def test_a_loss_that_is_not_a_number(self):
+        self.begin(trainer=(FOREVER, 40, "nan=20"))
+        self.wait_steps(10)
+        browser = self.look()
+        bad = browser.script("const probe = document.createElement('i'); probe.style.color = 'var(--bad)';"
+                             "document.body.append(probe); return getComputedStyle(probe).color")
+        for place in ("[data-tile=loss] b", "[data-curve=loss] b", "#ranks-body tr[data-rank='1'] td:nth-child(8)"):
+            browser.wait("return document.querySelector(arguments[0])?.textContent === 'NaN'", place)
+            self.assertEqual(browser.script("return getComputedStyle(document.querySelector(arguments[0])).color", place), bad)
+        self.assertTrue(browser.script("return document.querySelector('[data-curve=loss] path.raw').getAttribute('d')"),
+                        "the numbers before it stay")
+        self.assertRegex(browser.text("[data-curve=accuracy] b"), r"^[\d.]+$")
+        self.assert_calm(browser)
+        self.end()
+
+    def test_the_log_is_shown_to_its_end(self):
+        self.begin(trainer=(120, 30))
+        browser = self.look()
+        browser.wait("return document.querySelector('#state').textContent === 'success'", seconds=WAIT)
+        browser.wait("return document.querySelector('#log').textContent.endsWith('\\nrank 0 is done\\n')")
+        self.assert_ends(self.job.wait(), 0)
+        self.assert_calm(browser)
+
+    def test_a_tab_in_the_background_learns_the_end(self):
+        self.begin(trainer=(FOREVER, 30))
+        self.wait_steps(3)
+        browser = self.look()
+        browser.script("Object.defineProperty(document, 'hidden', { get: () => true })")
+        self.end()
+        browser.wait("return document.querySelector('#state').textContent === 'interrupted'")
+        self.assertIn("interrupted", browser.script("return document.title"))
+
+    def test_a_tab_in_the_background_sees_that_the_launcher_is_gone(self):
+        self.begin(trainer=(FOREVER, 30))
+        self.wait_steps(3)
+        browser = self.look()
+        browser.script("Object.defineProperty(document, 'hidden', { get: () => true })")
+        self.job.signal(signal.SIGKILL)
+        self.job.wait()
+        browser.wait("return document.querySelector('#state').textContent === 'no answer'")
+
     def test_a_launcher_that_is_gone(self):
         self.begin()
         self.wait_steps(3)
@@ -257,8 +406,48 @@ class Trouble(BrowserCase):
         browser.wait("return document.querySelector('#state').textContent === 'running'")
         self.job.signal(signal.SIGKILL)
         self.job.wait()
-        self.assertIn("has not answered since", browser.wait(
-            "const box = document.querySelector('#notice'); return !box.hidden && box.innerText"))
+        notice = browser.wait("const box = document.querySelector('#notice'); return !box.hidden && box.innerText")
+        for words in ("has not answered since", "result.json", "trireme report"):
+            self.assertIn(words, notice)
+        self.assertEqual(browser.text("#state"), "no answer")
+
+
+class NoTimeLine(BrowserCase):
+    WORDS = "const box = document.querySelector('#no-timeline'); return box.hidden ? '' : box.innerText"
+
+    def test_before_the_first_step(self):
+        """Nobody knows yet whether the program records steps."""
+        self.job = self.start("-n", 2, "--dashboard", 0, "--quiet", "sh", "-c", trireme_test.FOREVER)
+        self.wait_file("log/dashboard.url", WAIT)
+        browser = self.look()
+        words = browser.wait(self.WORDS)
+        self.assertIn("No step yet", words)
+        self.assertNotIn("does not use", words)
+        browser.script("state.ranks.forEach(rank => { rank.records = true; }); drawTimeline()")
+        self.assertEqual(browser.script(self.WORDS), "No step yet.")
+        self.end()
+
+    def test_of_a_program_that_has_ended_without_steps(self):
+        self.assert_ends(self.launch("-n", 1, "--quiet", "true"), 0)
+        self.assert_ends(self.start_command([TRIREME, "report", self.log]).wait(), 0)
+        with Browser(self.folder, 1280, 1400) as browser:
+            browser.open((self.log / "report.html").as_uri())
+            self.assertIn("the program does not use Trireme", browser.wait(self.WORDS))
+
+    def test_of_ranks_that_a_report_does_not_keep(self):
+        """history.json has the time lines of 64 ranks."""
+        self.assert_ends(self.launch("-n", 1, "--quiet", os.environ["FAKE_TRAINER"], 20, 20), 0)
+        history = json.loads(read(self.log / "history.json"))
+        (first,) = history["state"]["ranks"]
+        history["state"]["ranks"] = [{**first, "rank": rank} for rank in range(80)]
+        history["state"]["world_size"] = 80
+        (self.log / "history.json").write_text(json.dumps(history))
+        self.assert_ends(self.start_command([TRIREME, "report", self.log]).wait(), 0)
+        with Browser(self.folder, 1280, 1400) as browser:
+            browser.open((self.log / "report.html").as_uri())
+            browser.wait("return document.querySelectorAll('#ranks-body tr').length === 80")
+            browser.script("timeline.first = 72; return refreshTimeline()")
+            self.assertEqual(browser.wait(self.WORDS), "The time lines of these ranks are not kept in a report.")
 
 
 class Report(BrowserCase):

@@ -1,10 +1,10 @@
 // A training without libtorch: it records steps, phases, collectives and values as the library does, and computes
 // nothing. For tests of what the launcher shows.
 //
-//   trireme launch -n 2 fake_trainer STEPS MILLISECONDS [die=RANK@STEP] [hang=RANK@STEP] [epochs=N]
+//   trireme launch -n 2 fake_trainer STEPS MILLISECONDS [die=RANK@STEP] [hang=RANK@STEP] [epochs=N] [nan=STEP]
 //
-// die: the rank is killed there. hang: the rank computes for ever there, and the others wait for it. epochs: the steps are those of so many
-// epochs, and the launcher knows them before.
+// die: the rank is killed there. hang: the rank computes for ever there, and the others wait for it. epochs: the steps
+// are those of so many epochs, and the launcher knows them before. nan: from there on the loss is not a number.
 #include <fmt/core.h>
 #include <signal.h>
 #include <unistd.h>
@@ -37,6 +37,7 @@ struct Plan {
   int64_t steps = 0;
   double ms = 0;
   int64_t epochs = 0;
+  std::optional<int64_t> nan;
   Moment death;
   Moment hang;
 };
@@ -52,6 +53,7 @@ Plan read_plan(int argc, char** argv) {
     const std::string_view word = argv[i];
     if (word.starts_with("die=")) plan.death = moment_in(word.substr(4));
     if (word.starts_with("epochs=")) plan.epochs = std::stoll(std::string(word.substr(7)));
+    if (word.starts_with("nan=")) plan.nan = std::stoll(std::string(word.substr(4)));
     if (word.starts_with("hang=")) plan.hang = moment_in(word.substr(5));
   }
   return plan;
@@ -142,7 +144,8 @@ class Trainer {
   void report() {
     const double progress = static_cast<double>(step_);
     const double noise = 0.03 * std::sin(progress * 12.9898 + rank_);
-    watch::report("loss", 0.12 + 2.2 * std::exp(-progress / 60) + noise);
+    const bool diverged = plan_.nan && step_ >= *plan_.nan;
+    watch::report("loss", diverged ? std::nan("") : 0.12 + 2.2 * std::exp(-progress / 60) + noise);
     watch::report("accuracy", 0.97 - 0.85 * std::exp(-progress / 45) + noise / 3);
     watch::report("lr", 0.1 * std::min(1.0, progress / 20) * std::exp(-progress / 200));
     {

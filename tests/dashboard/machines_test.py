@@ -76,6 +76,10 @@ class TwoMachines(MachineCase):
             self.assert_ends(result, 0)
         self.assertEqual({event["pid"] for event in trace["traceEvents"] if event["ph"] == "X"}, {0, 1, 2, 3})
         self.assertEqual([(rank["state"], rank["step"]) for rank in ranks], [("ended", 12)] * 4)
+        subprocess.run(self.alpha.command(self.folder_of(self.alpha), TRIREME, "report", "log"), check=True)
+        report = self.read_on(self.alpha, "log/report.html")
+        self.assertIn("rank 1 is done", report)
+        self.assertIn(f"the log of rank 3 is on beta: {self.log_of(self.beta)}/workerlog.", report)
 
     def test_a_trace_that_is_too_long_says_so(self):
         results = self.launch_everywhere("--ips", self.ips, "-n", 1, "--trace", "steps=1:1300", TRAINER, 1300, 1,

@@ -159,6 +159,7 @@ class Job {
     if (!greeted_) greet(plan);
     begin(pause, greeted_ ? end_of_input : -1);
     greeted_ = true;
+    monitor_->set_restarts(members_.restarts());
     const AttemptResult ended = Supervisor({.request = request_,
                                             .plan = plan,
                                             .attempt = members_.attempt(),

@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "trireme/launch/live/page_json.h"
+#include "trireme/launch/live/job_totals.h"
 
 namespace trireme::launch {
 

@@ -123,7 +123,7 @@ AttemptResult Supervisor::run() {
   while (!over()) turn();
   tell_monitor(true);
   const bool complete = outcome_->kind != JobOutcome::Kind::node_lost;
-  context_.monitor.end_attempt(complete ? Monitor::kToHear : Millis(0));
+  context_.monitor.end_attempt(complete ? Monitor::kNodeReportTime : Millis(0));
   flush_held_lines(true);
   context_.console.flush();
   AttemptResult result{.outcome = *outcome_, .interrupted = state_.interrupted()};

@@ -94,8 +94,12 @@ std::string shown_host(const std::string& host) {
 
 }  // namespace
 
+// All four parts are numbers: 127.x.evil.example is a name that its owner can point at this machine.
 bool is_loopback_host(const std::string& host) {
-  return host == "localhost" || host == "::1" || (host.starts_with("127.") && split(host, '.').size() == 4);
+  if (host == "localhost" || host == "::1") return true;
+  const std::vector<std::string> parts = split(host, '.');
+  const auto is_byte = [](const std::string& part) { return parse_int(part, 0, 255).has_value(); };
+  return parts.size() == 4 && parts[0] == "127" && std::all_of(parts.begin(), parts.end(), is_byte);
 }
 
 Dashboard::Dashboard(const Options& options, PageSource& source)
@@ -112,6 +116,11 @@ Dashboard::Dashboard(const Options& options, PageSource& source)
 std::string Dashboard::url(bool with_token) const {
   const std::string address = to_string(Endpoint{shown_host(options_.address.host), port()});
   return fmt::format("http://{}/{}", address, with_token && !token_.empty() ? "#token=" + token_ : "");
+}
+
+void Dashboard::drain(Deadline deadline) {
+  server_->drain();
+  server_->wait(deadline);
 }
 
 Response Dashboard::answer(const Request& request) {

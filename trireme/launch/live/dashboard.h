@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "trireme/core/deadline.h"
 #include "trireme/core/http/server.h"
 #include "trireme/core/net.h"
 
@@ -48,6 +49,8 @@ class Dashboard {
   uint16_t port() const { return port_; }
   /// "http://127.0.0.1:8080/"; `with_token`: with the token behind it, for the user who started the job.
   std::string url(bool with_token) const;
+  /// Takes no new connections and waits until what was asked is answered. The last call.
+  void drain(Deadline deadline);
 
  private:
   http::Response answer(const http::Request& request);

@@ -89,6 +89,7 @@ TEST_F(DashboardTest, NothingCanBeChanged) {
 TEST_F(DashboardTest, AWebSiteCannotMakeABrowserAsk) {
   http::TestClient client(page_.port());
   EXPECT_THAT(client.ask("GET /api/state HTTP/1.1\r\nHost: evil.example\r\n\r\n"), StartsWith("HTTP/1.1 403"));
+  EXPECT_THAT(client.ask("GET /api/state HTTP/1.1\r\nHost: 127.x.evil.example\r\n\r\n"), StartsWith("HTTP/1.1 403"));
   EXPECT_THAT(client.ask("GET /api/state HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(client.ask("GET /api/state HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n"), StartsWith("HTTP/1.1 200"));
 }
@@ -147,7 +148,8 @@ TEST_F(TokenTest, TheTokenIsExchangedForACookie) {
 
 TEST(Dashboard, WhatIsThisMachineOnly) {
   for (const char* host : {"localhost", "127.0.0.1", "127.8.8.8", "::1"}) EXPECT_TRUE(is_loopback_host(host)) << host;
-  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "127.evil.example", "localhost.evil.example"})
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "127.evil.example", "127.x.evil.example", "127.x.evil.com",
+                           "127.0.0.256", "127.0.0.-1", "127.0.0.", "127.0.0.1.", "localhost.evil.example"})
     EXPECT_FALSE(is_loopback_host(host)) << host;
 }
 

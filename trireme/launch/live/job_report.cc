@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "trireme/core/base64.h"
 #include "trireme/core/error.h"
@@ -41,6 +42,19 @@ Json parse_history(const std::string& text) try {
   throw UsageError("history.json cannot be read ({}): it is of another version, or damaged", printable(error.what()));
 }
 
+std::string text_of(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : "";
+}
+
+// The end of the log, or where the log is. A history names the files of its own folder, and the places of all others.
+std::optional<std::string> log_of(int rank, const Json& entry, const std::filesystem::path& log_dir) {
+  if (entry.contains("host") && entry.contains("path"))
+    return fmt::format("the log of rank {} is on {}: {}\n", rank, text_of(entry["host"]), text_of(entry["path"]));
+  const std::filesystem::path file = text_of(entry);
+  if (file.empty() || file != file.filename()) return std::nullopt;
+  return log_tail(log_dir / file);
+}
+
 }  // namespace
 
 std::string report_html(const std::string& history, const std::map<int, std::string>& logs) {
@@ -67,10 +81,9 @@ std::string job_report(const std::filesystem::path& log_dir) {
     throw UsageError("{}: there is no history.json; give the --log_dir of a job (that of node 0)", log_dir.string());
   std::map<int, std::string> logs;
   const Json parsed = parse_history(*history);
-  for (const auto& [rank, name] : parsed.at("logs").items()) {
-    const std::filesystem::path file = name.is_string() ? name.get<std::string>() : "";
-    const auto number = parse_int(rank, 0, 1 << 20);
-    if (number && file == file.filename()) logs[static_cast<int>(*number)] = log_tail(log_dir / file);
+  for (const auto& [name, entry] : parsed.at("logs").items()) {
+    const auto rank = static_cast<int>(parse_int(name, 0, 1 << 20).value_or(-1));
+    if (auto log = log_of(rank, entry, log_dir); log && rank >= 0) logs[rank] = std::move(*log);
   }
   return report_html(*history, logs);
 }

@@ -56,6 +56,16 @@ TEST(JobReport, AHistoryNamesFilesOfItsFolderOnly) {
   EXPECT_TRUE(data_of(job_report(folder.path())).at("logs").empty());
 }
 
+TEST(JobReport, TheLogOfAnotherMachineIsNamed) {
+  const TempDir folder;
+  write_file_atomically(
+      folder.path() / "history.json",
+      R"({"state":{},"curves":{},"timelines":[],"logs":{"3":{"host":"beta","path":"/jobs/log/workerlog.1"}}})",
+      {.durable = false});
+  EXPECT_EQ(data_of(job_report(folder.path())).at("logs").at("3"),
+            "the log of rank 3 is on beta: /jobs/log/workerlog.1\n");
+}
+
 TEST(JobReport, ADamagedHistory) {
   for (const char* text : {"", "{", "[]", R"({"state":{}})"}) EXPECT_THROW(report_html(text, {}), UsageError) << text;
 }

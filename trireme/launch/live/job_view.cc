@@ -61,6 +61,15 @@ void check(const NodeView& view) {
         throw PeerError("a node sent a span of rank {} with a time out of range", timeline.rank);
 }
 
+static_assert(static_cast<int>(SpanKind::data) == static_cast<int>(watch::Phase::data));
+static_assert(static_cast<int>(SpanKind::save) == static_cast<int>(watch::Phase::save));
+
+SpanKind kind_of(const Span& span) {
+  if (span.kind == Span::Kind::step) return SpanKind::step;
+  if (span.kind == Span::Kind::phase) return static_cast<SpanKind>(span.phase);
+  return span.blocking ? SpanKind::call : SpanKind::background_call;
+}
+
 // For require_whole_numbers().
 json pattern_of_views() {
   NodeView view{.ranks = {RankView()}, .timelines = {RankTimeline{.spans = {TimelineSpan()}}}};
@@ -91,17 +100,12 @@ NodeView node_view_from_json(const std::string& text) try {
 }
 
 TimelineSpan timeline_span(const Span& span, int64_t epoch) {
-  constexpr int kStep = -1, kMainThread = 7, kBeside = 8;
-  const int kind = span.kind == Span::Kind::step    ? kStep
-                   : span.kind == Span::Kind::phase ? static_cast<int>(span.phase)
-                   : span.blocking                  ? kMainThread
-                                                    : kBeside;
   // Both ends are rounded: with a rounded length a span could end after the one around it.
   const auto microseconds = [&](int64_t time) { return std::clamp<int64_t>((time - epoch) / 1000, 0, kMaxTime); };
   const int64_t start = microseconds(span.started);
   return {.start = start,
           .length = std::max<int64_t>(0, microseconds(span.ended) - start),
-          .kind = kind,
+          .kind = kind_of(span),
           .step = span.step,
           .name = span.name,
           .bytes = span.bytes,

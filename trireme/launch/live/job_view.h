@@ -44,11 +44,25 @@ struct RankView {
   std::map<std::string, OperationTotals> operations = {};
 };
 
+/// The phases have the numbers of watch::Phase. The page knows these numbers too (page/timeline.js).
+enum class SpanKind : int {
+  step = -1,  // the beginning of one
+  unknown,
+  data,
+  forward,
+  backward,
+  optimizer,
+  evaluation,
+  save,
+  call,             // an operation that the main thread is in
+  background_call,  // an operation that runs beside the main thread
+};
+
 /// The spans of a rank's last steps. Times are microseconds since the job began, by the clock of the day.
 struct TimelineSpan {
   int64_t start = 0;
   int64_t length = 0;
-  int kind = 0;  // -1: a step begins; 1 to 6: watch::Phase; 7: an operation of the main thread; 8: one beside it
+  SpanKind kind = SpanKind::unknown;
   int64_t step = -1;
   std::string name = {};
   uint64_t bytes = 0;

@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 
 namespace trireme::launch {
 namespace {
 
-constexpr Millis kEvery{1'000};
+constexpr Millis kExchangePeriod{1'000};
 
 std::optional<int64_t> number_in(const std::optional<std::string>& text) {
   return text ? parse_int(*text, 0, std::numeric_limits<int64_t>::max()) : std::nullopt;
@@ -51,8 +54,8 @@ void LiveExchange::finish(Deadline deadline) try {
     await_others(deadline);
     hear();
   }
-} catch (const Error&) {
-  // The store is lost: the page keeps what has arrived.
+} catch (const Error& error) {  // the page keeps what has arrived
+  log_debug("the last state of the other nodes is not complete: {}", printable(error.what()));
 }
 
 void LiveExchange::await_others(Deadline deadline) try {
@@ -86,8 +89,7 @@ std::optional<int64_t> LiveExchange::epoch_ms() const {
 std::vector<NodeView> LiveExchange::received() const {
   std::vector<NodeView> views;
   const std::lock_guard lock(mutex_);
-  for (const auto& [key, received] : received_)
-    if (key.find("/node/") != std::string::npos) views.push_back(received.view);
+  for (const auto& [key, received] : received_) views.push_back(received.view);
   return views;
 }
 
@@ -108,10 +110,13 @@ void LiveExchange::exchange_until_stopped() try {
     lock.unlock();
     options_.node == 0 ? hear() : tell();
     lock.lock();
-    changed_.wait_for(lock, kEvery, [this]() TRIREME_REQUIRES(mutex_) { return stop_; });
+    changed_.wait_for(lock, kExchangePeriod, [this]() TRIREME_REQUIRES(mutex_) { return stop_; });
   }
-} catch (const Error&) {
-  // The store is lost, or refuses a value: the page no longer gets news of these ranks.
+} catch (const std::exception& error) {
+  log_warning("{}: {}",
+              options_.node == 0 ? "the page no longer shows what the ranks of other nodes do"
+                                 : "the page of node 0 no longer shows what the ranks of this node do",
+              printable(error.what()));
 }
 
 void LiveExchange::tell() {
@@ -122,7 +127,10 @@ void LiveExchange::tell() {
     trace.swap(trace_);
   }
   if (!mine.empty()) options_.store->set(key_of("node", options_.node), mine);
-  if (!trace.empty()) options_.store->set(key_of("trace", options_.node), trace);
+  if (!trace.empty()) {
+    options_.store->set(key_of("trace", options_.node), trace);
+    options_.store->set(key_of("traced", options_.node), "sent");
+  }
   const auto epoch = number_in(options_.store->try_get(prefix_ + "epoch"));
   const auto log = number_in(options_.store->try_get(prefix_ + "log"));
   const std::lock_guard lock(mutex_);
@@ -137,11 +145,28 @@ void LiveExchange::hear() {
     log = log_;
   }
   if (log) options_.store->set(prefix_ + "log", std::to_string(*log));
-  for (const char* what : {"node/", "trace/"})
-    for (const auto& [key, text] : options_.store->list(prefix_ + what)) hear_one(key, text);
+  for (const auto& [key, text] : options_.store->list(prefix_ + "node/")) hear_node(key, text);
+  // Not a list of the traces themselves: those of many nodes are longer than a list may be.
+  const auto traced = options_.store->list(prefix_ + "traced/");
+  for (int node = 1; node < options_.nodes; ++node)
+    if (traced.contains(key_of("traced", node))) hear_trace(node);
 }
 
-void LiveExchange::hear_one(const std::string& key, const std::string& text) {
+void LiveExchange::hear_trace(int node) {
+  const auto text = options_.store->try_get(key_of("trace", node));
+  options_.store->remove(key_of("traced", node));
+  options_.store->remove(key_of("trace", node));
+  if (!text) return;
+  try {
+    NodeView trace = node_view_from_json(*text);
+    const std::lock_guard lock(mutex_);
+    traces_[node] = std::move(trace);
+  } catch (const PeerError&) {
+    // A launcher of another version: its ranks are not in the trace.
+  }
+}
+
+void LiveExchange::hear_node(const std::string& key, const std::string& text) {
   {
     const std::lock_guard lock(mutex_);
     const auto known = received_.find(key);
@@ -150,12 +175,7 @@ void LiveExchange::hear_one(const std::string& key, const std::string& text) {
   try {
     NodeView view = node_view_from_json(text);
     const std::lock_guard lock(mutex_);
-    Received& received = received_[key];
-    received.text = text;
-    if (key.find("/trace/") != std::string::npos)
-      traces_[view.node] = std::move(view);
-    else
-      received.view = std::move(view);
+    received_[key] = {.text = text, .view = std::move(view)};
   } catch (const PeerError&) {
     // A launcher of another version: nothing is known about its ranks.
   }

@@ -1,13 +1,14 @@
 // How the launchers of a job tell node 0 what their ranks do, for its page and `trireme top`: one thread of each talks
 // to the job's store once a second.
 //
-//   LiveExchange exchange({.store = store, .attempt = 0, .node = 1, .epoch_ns = …});
+//   LiveExchange exchange({.store = store, .attempt = 0, .node = 1, .epoch_ms = …});
 //   exchange.publish(view);                              // nodes 1, 2 …
 //   for (const NodeView& view : exchange.received()) …   // node 0
 //   exchange.finish(Deadline::in(2s));                   // all nodes: the last state arrives
 //
-// A message is bounded by what its NodeView holds. Node 0 asks for the end of one log at a time. A store that is lost
-// ends the exchange: the launchers notice the loss elsewhere. Thread rule: all from any thread.
+// A message is bounded by what its NodeView holds. Node 0 asks for the end of one log at a time. Traces are large: node 0
+// fetches each by its own key and removes it from the store. A store that is lost, or refuses a request, ends the
+// exchange; the reason is logged. Thread rule: all from any thread.
 #pragma once
 
 #include <condition_variable>
@@ -45,6 +46,7 @@ class LiveExchange {
 
   // --- nodes 1, 2 …
   void publish(const NodeView& view);
+  /// Once an attempt.
   void publish_trace(const NodeView& trace);
   /// The rank whose log node 0 wants to see.
   std::optional<int> wanted_log() const;
@@ -69,7 +71,8 @@ class LiveExchange {
   std::string key_of(const char* what, int node) const;
   void tell();
   void hear();
-  void hear_one(const std::string& key, const std::string& text);
+  void hear_node(const std::string& key, const std::string& text);
+  void hear_trace(int node);
 
   const Options options_;
   const std::string prefix_;

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "trireme/launch/live/page_json.h"
+#include "trireme/launch/live/job_totals.h"
 
 namespace trireme::launch {
 

@@ -1,44 +1,36 @@
 #include "trireme/launch/live/monitor.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <exception>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
-#include "trireme/core/error.h"
-#include "trireme/core/file.h"
 #include "trireme/core/log.h"
 #include "trireme/core/quiet_thread.h"
 #include "trireme/core/text.h"
 #include "trireme/launch/live/log_tail.h"
 #include "trireme/launch/live/metrics.h"
-#include "trireme/launch/live/trace.h"
+#include "trireme/launch/live/page_json.h"
 
 namespace trireme::launch {
 namespace {
 
-constexpr Millis kLookEvery{1'000};
-constexpr Millis kHistoryEvery{10'000};
-constexpr Millis kShortest{20}, kLongest{500};  // between two readings of the rings
-constexpr Millis kWhileTracing{50};             // likewise: the ring of a fast loop is full after a quarter of a second
-constexpr Millis kTraceWait{10'000};
-constexpr Millis kOpenPage{5'000};     // after its last request a page counts as open; it sends one every second
-constexpr Millis kFarewell{5'000};     // at most, for an open page to take the final state
-constexpr size_t kPageSpans = 400;     // of a rank's time line
-constexpr size_t kHistoryRanks = 64;   // with time lines in history.json
-constexpr size_t kNodeSpans = 2'000;   // of all ranks of a node, to node 0
-constexpr size_t kTraceSpans = 8'000;  // of a node, to node 0: about 1 MB, which etcd takes
+constexpr Millis kLookPeriod{1'000};
+constexpr Millis kHistoryPeriod{10'000};
+constexpr Millis kMinReadPeriod{20}, kMaxReadPeriod{500};  // of the rings
+constexpr Millis kTracedReadPeriod{50};                    // a fast loop fills its ring in a quarter of a second
+constexpr Millis kPageOpenTime{5'000};      // a page asks every second; it counts as open this long after a request
+constexpr Millis kFinalStateTime{5'000};    // for an open page to ask for the final state
+constexpr Millis kQuietTime{500};           // without a request: the pages have all they need
+constexpr Millis kLastRequestsTime{2'000};  // for a page to ask for the rest
+constexpr Millis kDrainTime{1'000};         // for answers to be sent
+constexpr size_t kPageSpans = 400;          // of a rank's time line, on the page and in history.json
+constexpr size_t kHistoryRanks = 64;        // with time lines in history.json
+constexpr size_t kNodeSpans = 2'000;        // of all ranks of a node, to node 0
 
 int64_t wall_ms() {
   return std::chrono::duration_cast<Millis>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string words_of_failure(const Error& error) {
-  return printable(error.what());
 }
 
 }  // namespace
@@ -46,7 +38,9 @@ std::string words_of_failure(const Error& error) {
 Monitor::Monitor(Options options)
     : options_(std::move(options)),
       started_ms_(wall_ms()),
-      collector_({.node = options_.node, .epoch = watch::now_ns(), .traced = options_.trace}) {
+      collector_({.node = options_.node, .epoch = watch::now_ns(), .traced = options_.trace}),
+      traces_(options_.node, options_.trace),
+      files_(options_.log_dir) {
   job_ = {.job_id = options_.job_id,
           .program = options_.program,
           .host = options_.host,
@@ -55,37 +49,28 @@ Monitor::Monitor(Options options)
   if (options_.trace) job_.trace = fmt::format("waiting for step {}", options_.trace->first);
   if (options_.dashboard) {
     dashboard_ = std::make_unique<Dashboard>(*options_.dashboard, *this);
-    write_url();
+    files_.write_url(dashboard_->url(true));
   }
   thread_ = start_quiet_thread("the look at the ranks", [this] { run(); });
 }
 
 Monitor::~Monitor() {
   dashboard_.reset();
+  stop();
+  if (options_.dashboard) files_.remove_url();
+}
+
+void Monitor::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  std::error_code ignored;
-  if (options_.dashboard) std::filesystem::remove(std::filesystem::path(options_.log_dir) / "dashboard.url", ignored);
 }
 
 std::string Monitor::url() const {
   return dashboard_ ? dashboard_->url(false) : "";
-}
-
-// Readable by the owner alone: it may hold the page's token.
-void Monitor::write_url() const {
-  const std::filesystem::path path = std::filesystem::path(options_.log_dir) / "dashboard.url";
-  std::error_code ignored;
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  std::filesystem::remove(path, ignored);
-  const UniqueFd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  const std::string text = dashboard_->url(true) + "\n";
-  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-    throw SystemError(errno, "cannot write {}, which tells the dashboard's address", path.string());
 }
 
 // --- the supervisor's side
@@ -104,7 +89,6 @@ void Monitor::begin(Attempt attempt) {
   world_ = std::move(attempt.world);
   workers_.assign(local.size(), {});
   job_.world_size = static_cast<int>(world_.size());
-  job_.restarts = attempt.number;
   job_.verdict = {};
   remote_timelines_.clear();
   remote_log_ = {};
@@ -114,10 +98,7 @@ void Monitor::begin(Attempt attempt) {
                                                                      .node = options_.node,
                                                                      .nodes = job_.nodes,
                                                                      .epoch_ms = started_ms_});
-  if (options_.node == 0)
-    other_traces_.clear();
-  else
-    traced_ = false;  // so its part is sent again
+  traces_.begin();
 }
 
 void Monitor::update(std::vector<WorkerState> workers, const watch::Verdict& verdict) {
@@ -126,7 +107,12 @@ void Monitor::update(std::vector<WorkerState> workers, const watch::Verdict& ver
   job_.verdict = verdict;
 }
 
-void Monitor::end_attempt(Millis to_hear) {
+void Monitor::set_restarts(int restarts) {
+  const std::lock_guard lock(mutex_);
+  job_.restarts = restarts;
+}
+
+void Monitor::end_attempt(Millis report_time) {
   std::shared_ptr<LiveExchange> exchange;
   {
     const std::lock_guard lock(mutex_);
@@ -139,7 +125,7 @@ void Monitor::end_attempt(Millis to_hear) {
     if (options_.node != 0) exchange_.reset();  // else the thread's next look replaces what was published last
   }
   if (!exchange) return;
-  exchange->finish(Deadline::in(to_hear));
+  exchange->finish(Deadline::in(report_time));
   const std::lock_guard lock(mutex_);
   take_other_nodes();
   exchange_.reset();
@@ -153,9 +139,14 @@ void Monitor::show_failure(const std::string& screen) {
 }
 
 void Monitor::finish(const std::string& outcome, int exit_code, const std::string& failure) {
-  std::optional<std::string> trace;
-  std::string history;
-  JobView job;
+  stop();  // else the thread might write an older state after the last one
+  std::optional<CollectedTrace> trace;
+  {
+    const std::lock_guard lock(mutex_);
+    trace = traces_.take(collector_, job_, true);
+  }
+  if (trace) finish_trace(*std::move(trace));
+  History last;
   {
     const std::lock_guard lock(mutex_);
     job_.state = outcome;
@@ -164,64 +155,80 @@ void Monitor::finish(const std::string& outcome, int exit_code, const std::strin
     if (!failure.empty()) job_.failure = failure;
     if (outcome == "success") job_.verdict = {};
     finished_ = true;
-    trace = finished_trace();
-    history = history_text();
-    job = job_;
-    stop_ = true;
+    last = history();
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();  // else it might write an older state after the last one
-  if (trace) write("trace.json", *trace);
   if (options_.node == 0) {
-    write("history.json", history);
-    write_state(job);
+    files_.write_history(last);
+    files_.write_state(last.job);
   }
   linger();
 }
 
+// A page asks for the log, the curves and the time line when it has the state: the server must outlive these requests.
 void Monitor::linger() {
   if (!dashboard_) return;
   std::unique_lock lock(mutex_);
-  if (Clock::now() - asked_ > kOpenPage) return;
-  changed_.wait_for(lock, kFarewell, [this]() TRIREME_REQUIRES(mutex_) { return final_state_taken_; });
+  if (Clock::now() - asked_ > kPageOpenTime) return;
+  changed_.wait_for(lock, kFinalStateTime, [this]() TRIREME_REQUIRES(mutex_) { return final_state_taken_; });
+  const Deadline end = Deadline::in(kLastRequestsTime);
+  while (final_state_taken_ && !end.passed() && Clock::now() < asked_ + kQuietTime)
+    changed_.wait_until(lock, std::min(asked_ + kQuietTime, end.time()));
+  lock.unlock();
+  dashboard_->drain(Deadline::in(kDrainTime));
 }
 
 // --- the thread
 
 void Monitor::run() {
+  std::string logged;
   std::unique_lock lock(mutex_);
   while (!stop_) {
     lock.unlock();
-    turn();
+    try {
+      turn();
+    } catch (const std::exception& error) {
+      if (logged != error.what())
+        log_warning("the page and the files in {} miss an update: {}; the job goes on", options_.log_dir,
+                    printable(error.what()));
+      logged = error.what();
+    }
     lock.lock();
-    const Millis longest = options_.trace && !traced_ ? kWhileTracing : kLongest;
+    const Millis longest = traces_.active() ? kTracedReadPeriod : kMaxReadPeriod;
     changed_.wait_for(lock, std::min(period_, longest), [this]() TRIREME_REQUIRES(mutex_) { return stop_; });
   }
 }
 
 void Monitor::turn() {
-  std::optional<std::string> trace, history;
-  std::optional<JobView> job;
+  std::optional<CollectedTrace> trace;
   {
     const std::lock_guard lock(mutex_);
     if (stop_) return;
     const size_t found = collector_.read_events();
-    if (found > watch::Ring::kEvents / 4) period_ = std::max(kShortest, period_ / 2);
-    if (found < watch::Ring::kEvents / 16) period_ = std::min(kLongest, period_ * 2);
+    if (found > watch::Ring::kEvents / 4) period_ = std::max(kMinReadPeriod, period_ / 2);
+    if (found < watch::Ring::kEvents / 16) period_ = std::min(kMaxReadPeriod, period_ * 2);
     if (!next_look_.passed()) return;
-    next_look_ = Deadline::in(kLookEvery);
+    next_look_ = Deadline::in(kLookPeriod);
     look(watch::now_ns());
-    trace = finished_trace();
-    if (options_.node == 0) job = job_;
-    if (options_.node == 0 && next_history_.passed()) {
-      next_history_ = Deadline::in(kHistoryEvery);
-      history = history_text();
+    trace = traces_.take(collector_, job_, false);
+  }
+  if (trace) finish_trace(*std::move(trace));
+  if (options_.node == 0) write_files();
+}
+
+void Monitor::write_files() {
+  JobView job;
+  std::optional<History> due;
+  {
+    const std::lock_guard lock(mutex_);
+    job = job_;
+    if (next_history_.passed()) {
+      next_history_ = Deadline::in(kHistoryPeriod);
+      due = history();
     }
   }
-  if (trace) write("trace.json", *trace);
-  if (job) write_state(*job);
-  if (job && options_.on_look) options_.on_look(*job);
-  if (history) write("history.json", *history);
+  files_.write_state(job);
+  if (options_.on_look) options_.on_look(job);
+  if (due) files_.write_history(*due);
 }
 
 void Monitor::look(int64_t now) {
@@ -259,7 +266,7 @@ NodeView Monitor::own_view(int64_t now, size_t most_spans) const {
 void Monitor::take_other_nodes() {
   if (!exchange_ || options_.node != 0) return;
   remote_timelines_.clear();
-  for (auto& [node, trace] : exchange_->take_traces()) other_traces_[node] = std::move(trace);
+  for (auto& [node, trace] : exchange_->take_traces()) traces_.add(node, std::move(trace));
   for (NodeView& view : exchange_->received()) {
     for (RankView& rank : view.ranks) {
       const auto place = static_cast<size_t>(std::max(0, rank.rank));
@@ -295,52 +302,30 @@ void Monitor::note_job_curves(int64_t now) {
 
 // --- the trace
 
-NodeView Monitor::own_trace() const {
-  NodeView mine{.node = options_.node, .ranks = collector_.ranks()};
-  const size_t ranks = std::max<size_t>(1, mine.ranks.size());
-  mine.timelines = collector_.trace(options_.node == 0 ? RankHistory::kMaxTraced : kTraceSpans / ranks);
-  return mine;
-}
-
-// Sends the whole trace, or, at the end of an attempt, the steps that are done.
 void Monitor::publish_trace() {
-  if (options_.node == 0 || !options_.trace || traced_ || !exchange_) return;
-  traced_ = collector_.trace_complete();
-  exchange_->publish_trace(own_trace());
+  if (!exchange_) return;
+  if (const auto part = traces_.part_to_send(collector_)) exchange_->publish_trace(*part);
 }
 
-std::optional<std::string> Monitor::finished_trace() {
-  if (options_.node != 0 || !options_.trace || traced_) return std::nullopt;
-  if (!finished_ && !collector_.trace_complete()) return std::nullopt;
-  if (trace_wait_.is_never()) trace_wait_ = Deadline::in(kTraceWait);
-  const bool all = static_cast<int>(other_traces_.size()) + 1 >= job_.nodes;
-  if (!all && !finished_ && !trace_wait_.passed()) return std::nullopt;
-  std::vector<NodeTrace> nodes{trace_of(own_trace())};
-  for (const auto& [node, view] : other_traces_) nodes.push_back(trace_of(view));
-  traced_ = true;
-  if (std::all_of(nodes.begin(), nodes.end(), [](const NodeTrace& node) { return node.empty(); })) {
-    job_.trace = fmt::format("not written: no rank reached step {}", options_.trace->first);
-    return std::nullopt;
-  }
-  job_.trace = (std::filesystem::path(options_.log_dir) / "trace.json").string();
-  if (const uint64_t left_out = left_out_of(nodes); left_out > 0)
-    log_warning(
-        "{} lacks the last {} spans: up to {} of a rank are kept, and of a machine other than node 0 up to {}; "
-        "trace fewer steps with --trace steps=FIRST:LAST",
-        job_.trace, left_out, RankHistory::kMaxTraced, kTraceSpans);
-  align_clocks(nodes);
-  return chrome_trace(options_.job_id, nodes);
+void Monitor::finish_trace(CollectedTrace trace) {
+  std::string result = write_trace(files_, options_.job_id, std::move(trace));
+  const std::lock_guard lock(mutex_);
+  job_.trace = std::move(result);
 }
 
 // --- the page's requests
 
+void Monitor::note_request() {
+  asked_ = Clock::now();
+  changed_.notify_all();
+}
+
 std::string Monitor::state() {
   std::unique_lock lock(mutex_);
-  asked_ = Clock::now();
+  note_request();
   final_state_taken_ = finished_;
   const JobView job = job_;
   lock.unlock();
-  changed_.notify_all();
   return state_json(job);
 }
 
@@ -350,9 +335,9 @@ const std::map<std::string, Curve>* Monitor::values_of(int rank) const {
   return remote == remote_curves_.end() ? nullptr : &remote->second;
 }
 
-Monitor::Curves Monitor::curves_of(std::optional<int> rank) {
+NamedCurves Monitor::curves_of(std::optional<int> rank) {
   constexpr int kJob = -1;
-  Curves curves;
+  NamedCurves curves;
   for (const auto& [name, curve] : job_curves_) curves[name] = {kJob, curve.points()};
   for (const RankFacts& facts : world_) {
     if (rank && facts.rank != *rank) continue;
@@ -365,7 +350,8 @@ Monitor::Curves Monitor::curves_of(std::optional<int> rank) {
 
 std::string Monitor::curves(std::optional<int> rank) {
   std::unique_lock lock(mutex_);
-  const Curves curves = curves_of(rank);
+  note_request();
+  const NamedCurves curves = curves_of(rank);
   lock.unlock();
   return curves_json(curves);
 }
@@ -384,6 +370,7 @@ std::vector<RankTimeline> Monitor::timelines_of(const std::vector<int>& ranks, s
 
 std::string Monitor::timelines(const std::vector<int>& ranks) {
   std::unique_lock lock(mutex_);
+  note_request();
   const auto found = timelines_of(ranks, kPageSpans);
   lock.unlock();
   return timelines_json(found);
@@ -396,15 +383,18 @@ LogTail Monitor::tail_of(int rank) const {
 }
 
 std::optional<std::string> Monitor::log(int rank) {
-  const std::lock_guard lock(mutex_);
-  for (const RankFacts& facts : world_) {
-    if (facts.rank != rank) continue;
-    if (facts.node == options_.node) return log_json(tail_of(rank));
-    if (exchange_) exchange_->want_log(rank);
-    if (remote_log_.rank == rank) return log_json(remote_log_);
-    return log_json({.rank = rank, .path = facts.log, .text = ""});
-  }
-  return std::nullopt;
+  std::unique_lock lock(mutex_);
+  note_request();
+  const auto facts =
+      std::find_if(world_.begin(), world_.end(), [&](const RankFacts& known) { return known.rank == rank; });
+  if (facts == world_.end()) return std::nullopt;
+  LogTail tail{.rank = rank, .path = facts->log};
+  const bool is_local = facts->node == options_.node;
+  if (!is_local && exchange_) exchange_->want_log(rank);
+  if (!is_local && remote_log_.rank == rank) tail = remote_log_;
+  lock.unlock();
+  if (is_local) tail.text = log_tail(tail.path);
+  return log_json(tail);
 }
 
 std::string Monitor::metrics() {
@@ -415,42 +405,18 @@ std::string Monitor::metrics() {
 }
 
 std::string Monitor::progress() {
-  const std::lock_guard lock(mutex_);
-  return progress_json(job_);
+  std::unique_lock lock(mutex_);
+  const JobView job = job_;
+  lock.unlock();
+  return progress_json(job);
 }
 
-// --- files
-
-std::string Monitor::history_text() {
+History Monitor::history() {
   std::vector<int> ranks;
   for (const RankFacts& facts : world_)
     if (ranks.size() < kHistoryRanks) ranks.push_back(facts.rank);
-  const std::string curves = curves_json(curves_of(std::nullopt));
-  const std::string timelines = timelines_json(timelines_of(ranks, kPageSpans));
-  nlohmann::json logs = nlohmann::json::object();
-  for (const RankFacts& facts : world_)
-    if (facts.node == options_.node)
-      logs[std::to_string(facts.rank)] = std::filesystem::path(facts.log).filename().string();
-  return fmt::format("{{\"state\":{},\"curves\":{},\"timelines\":{},\"logs\":{}}}\n", state_json(job_), curves,
-                     timelines, logs.dump());
-}
-
-// live.json is for `trireme top` of the same version, progress.json for other programs.
-void Monitor::write_state(const JobView& job) {
-  write("live.json", state_json(job));
-  write("progress.json", progress_json(job));
-}
-
-void Monitor::write(const char* name, const std::string& text) try {
-  const std::filesystem::path folder = options_.log_dir;
-  std::error_code ignored;
-  std::filesystem::create_directories(folder, ignored);
-  write_file_atomically(folder / name, text, {.durable = false});
-  if (unwritten_ == name) unwritten_.clear();
-} catch (const SystemError& error) {
-  if (!unwritten_.empty()) return;
-  log_warning("{}; the job goes on", words_of_failure(error));
-  unwritten_ = name;
+  return {
+      .job = job_, .curves = curves_of(std::nullopt), .timelines = timelines_of(ranks, kPageSpans), .world = world_};
 }
 
 }  // namespace trireme::launch

@@ -2,14 +2,16 @@
 // keeps live.json, progress.json and history.json in the log folder, serves the dashboard, and writes the trace.
 //
 //   Monitor monitor({.job_id = "default", .log_dir = "log", …});
-//   monitor.begin({.number = 0, .world = facts, .local = {0, 1}, .rings = rings});
+//   monitor.begin({.number = 0, .world = facts, .rings = rings});
 //   monitor.update(workers, hangs.verdict());            // by the supervisor, about once a second
 //   monitor.end_attempt();
 //   monitor.finish("failure", 1, failure_screen);
 //
-// Every node of a job has one; those of other nodes than 0 tell node 0. The page, its address, its token and the curves
-// stay while attempts follow one another, also with other nodes. Nothing here ends or delays a job, except at its end: node 0 gives the other nodes 2 s to send what they know, and finish() gives an open page 5 s to learn how the
-// job ended. Thread-safe.
+// Every node of a job has one; those of other nodes than 0 tell node 0. One monitor serves all attempts in which this
+// node has the same number: its page, address, token and curves stay. Nothing here ends or delays a job, except at its
+// end: node 0 gives the other nodes 2 s to send what they know, and finish() gives an open page 5 s to learn how the job
+// ended, and then 2 s to ask for the end of the log. What a page asks for and the files are formatted without the lock,
+// so that update() does not wait for that. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -24,16 +26,19 @@
 #include "trireme/core/deadline.h"
 #include "trireme/core/thread_annotations.h"
 #include "trireme/launch/live/dashboard.h"
+#include "trireme/launch/live/job_files.h"
+#include "trireme/launch/live/job_totals.h"
 #include "trireme/launch/live/live_exchange.h"
 #include "trireme/launch/live/node_collector.h"
 #include "trireme/launch/live/page_json.h"
 #include "trireme/launch/live/straggler.h"
+#include "trireme/launch/live/trace_collector.h"
 
 namespace trireme::launch {
 
 class Monitor final : public PageSource {
  public:
-  static constexpr Millis kToHear{2'000};
+  static constexpr Millis kNodeReportTime{2'000};  // for the other nodes to send their last state
   struct Options {
     std::string job_id = {};
     std::string program = {};
@@ -46,7 +51,7 @@ class Monitor final : public PageSource {
     std::function<void(const JobView&)> on_look = {};  // on node 0, about once a second, on the monitor's thread
   };
   struct Attempt {
-    int number = 0;
+    int number = 0;                               // also after a change of the nodes, which is not a restart
     std::vector<RankFacts> world = {};            // all ranks of the job, in their order
     std::shared_ptr<const RankRings> rings = {};  // of this node's ranks; null: none
     std::shared_ptr<Store> store = {};            // null on one machine
@@ -61,8 +66,10 @@ class Monitor final : public PageSource {
   void begin(Attempt attempt);
   /// Of this node's workers, in the order of their ranks.
   void update(std::vector<WorkerState> workers, const watch::Verdict& verdict);
-  /// On node 0: waits for what the other nodes know, no longer than `to_hear`.
-  void end_attempt(Millis to_hear = kToHear);
+  /// How often a failure has restarted the job.
+  void set_restarts(int restarts);
+  /// On node 0: waits for what the other nodes know, no longer than `report_time`.
+  void end_attempt(Millis report_time = kNodeReportTime);
   /// The failure screen of an attempt, when another attempt follows.
   void show_failure(const std::string& screen);
   /// The last call: writes the final state and ends the thread.
@@ -79,27 +86,25 @@ class Monitor final : public PageSource {
   std::string progress() override;
 
  private:
-  using Curves = std::map<std::string, std::pair<int, std::vector<CurvePoint>>>;
   void run();
+  void stop();
   void turn();
+  void write_files();
   void look(int64_t now) TRIREME_REQUIRES(mutex_);
   void take_other_nodes() TRIREME_REQUIRES(mutex_);
   void note_job_curves(int64_t now) TRIREME_REQUIRES(mutex_);
   void note_remote_curves(const RankView& rank) TRIREME_REQUIRES(mutex_);
   void publish(int64_t now, size_t most_spans) TRIREME_REQUIRES(mutex_);
-  NodeView own_trace() const TRIREME_REQUIRES(mutex_);
   void publish_trace() TRIREME_REQUIRES(mutex_);
-  std::optional<std::string> finished_trace() TRIREME_REQUIRES(mutex_);
-  std::string history_text() TRIREME_REQUIRES(mutex_);
-  Curves curves_of(std::optional<int> rank) TRIREME_REQUIRES(mutex_);
+  void finish_trace(CollectedTrace trace);
+  void note_request() TRIREME_REQUIRES(mutex_);
+  History history() TRIREME_REQUIRES(mutex_);
+  NamedCurves curves_of(std::optional<int> rank) TRIREME_REQUIRES(mutex_);
   std::vector<RankTimeline> timelines_of(const std::vector<int>& ranks, size_t most) TRIREME_REQUIRES(mutex_);
   const std::map<std::string, Curve>* values_of(int rank) const TRIREME_REQUIRES(mutex_);
   NodeView own_view(int64_t now, size_t most_spans) const TRIREME_REQUIRES(mutex_);
   LogTail tail_of(int rank) const TRIREME_REQUIRES(mutex_);
   size_t node_spans() const TRIREME_REQUIRES(mutex_);
-  void write(const char* name, const std::string& text);
-  void write_state(const JobView& job);
-  void write_url() const;
   void linger();
 
   const Options options_;
@@ -120,13 +125,11 @@ class Monitor final : public PageSource {
   std::map<int, std::map<std::string, Curve>> remote_curves_ TRIREME_GUARDED_BY(mutex_);
   std::map<std::string, Curve> job_curves_ TRIREME_GUARDED_BY(mutex_);
   std::shared_ptr<LiveExchange> exchange_ TRIREME_GUARDED_BY(mutex_);
-  std::map<int, NodeView> other_traces_ TRIREME_GUARDED_BY(mutex_);  // by node
+  TraceCollector traces_ TRIREME_GUARDED_BY(mutex_);
   Millis period_ TRIREME_GUARDED_BY(mutex_){250};
   Deadline next_look_ TRIREME_GUARDED_BY(mutex_) = Deadline::in(Millis(0));
   Deadline next_history_ TRIREME_GUARDED_BY(mutex_) = Deadline::in(Millis(0));
-  Deadline trace_wait_ TRIREME_GUARDED_BY(mutex_) = Deadline::never();  // for the other nodes' parts
-  bool traced_ TRIREME_GUARDED_BY(mutex_) = false;
-  std::string unwritten_;  // the file whose failure was logged; used by the thread, and by finish() after it
+  JobFiles files_;  // used by the thread, and by finish() after it
   std::thread thread_;
   std::unique_ptr<Dashboard> dashboard_;  // last: its threads ask this object
 };

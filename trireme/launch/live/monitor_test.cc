@@ -5,10 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
+#include <future>
 #include <nlohmann/json.hpp>
 
 #include "trireme/core/file.h"
+#include "trireme/core/http/test_client.h"
+#include "trireme/launch/live/test_log.h"
 #include "trireme/store/memory_store.h"
 
 namespace trireme::launch {
@@ -95,6 +99,80 @@ TEST(Monitor, WhatWasSeenLastStays) {
   EXPECT_EQ(collector.ranks()[0].step, 3);
 }
 
+TEST(Monitor, TheSharesOfARankThatHasEndedStay) {
+  const auto rings = std::make_shared<const RankRings>(std::vector<int>{0});
+  NodeCollector collector({.epoch = watch::now_ns()});
+  collector.begin({{.rank = 0}}, rings);
+  train(*rings, 0, 100);
+  collector.read_events();
+  const int64_t end = watch::now_ns();
+  collector.look({{.ended = true, .words = "ended"}}, end);
+  const double background = collector.ranks().at(0).shares.background;
+  EXPECT_GT(background, 0.2);
+  collector.look({{.ended = true, .words = "ended"}}, end + 8'000 * kMilli);
+  EXPECT_EQ(collector.ranks()[0].shares.background, background) << "the time after its end does not count";
+  EXPECT_EQ(collector.ranks()[0].step, 100);
+}
+
+// Trains some steps with a trace of others; what the console says.
+std::string console_of_trace(const TempDir& folder, StepRange asked, int64_t steps) {
+  LogLines lines;
+  const auto rings = std::make_shared<const RankRings>(std::vector<int>{0, 1});
+  Monitor monitor({.log_dir = folder.path().string(), .trace = asked});
+  monitor.begin(two_ranks(folder, rings));
+  if (steps > 0) train(*rings, 0, steps + 1);
+  if (steps > 0) train(*rings, 1, steps);
+  monitor.end_attempt();
+  monitor.finish("success", 0, "");
+  return lines.text();
+}
+
+TEST(Monitor, TheConsoleSaysWhereTheTraceIs) {
+  const TempDir folder;
+  const std::string path = (folder.path() / "trace.json").string();
+  EXPECT_THAT(console_of_trace(folder, {3, 5}, 8),
+              HasSubstr("info: the trace is in " + path + " (asked were steps 3 to 4)\n"));
+  EXPECT_TRUE(std::filesystem::exists(path));
+}
+
+TEST(Monitor, TheConsoleSaysWhyThereIsNoTrace) {
+  const TempDir folder;
+  const std::string warning = "warning: " + (folder.path() / "trace.json").string() + " is not written: ";
+  EXPECT_THAT(console_of_trace(folder, {100, 110}, 8),
+              HasSubstr(warning + "ranks were in steps 1 to 9, asked were 100 to 109\n"));
+  EXPECT_THAT(console_of_trace(folder, {3, 5}, 0), HasSubstr(warning + "no rank recorded a step, asked were 3 to 4\n"));
+  EXPECT_EQ(read_json(folder.path() / "live.json").at("trace"),
+            "not written: no rank recorded a step, asked were 3 to 4");
+}
+
+// The page asks for the log only when it has the final state.
+TEST(Monitor, AnOpenPageGetsTheEndOfTheLog) {
+  const TempDir folder;
+  std::optional<Monitor> monitor(std::in_place,
+                                 Monitor::Options{.log_dir = folder.path().string(),
+                                                  .dashboard = Dashboard::Options{.address = {"127.0.0.1", 0}}});
+  monitor->begin(two_ranks(folder, nullptr));
+  const uint16_t port = parse_endpoint(monitor->url().substr(7, monitor->url().size() - 8), "url").port;
+  http::TestClient page(port);
+  const auto get = [&](const std::string& path) {
+    return page.ask("GET " + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  };
+  EXPECT_THAT(get("/api/state"), HasSubstr("\"state\":\"running\""));
+  write_file_atomically(folder.path() / "workerlog.1", "first\nlast\n", {.durable = false});
+  std::thread launcher([&] {
+    monitor->end_attempt();
+    monitor->finish("success", 0, "");
+    monitor.reset();
+  });
+  std::string state;
+  while (state = get("/api/state"), state.find("\"state\":\"running\"") != std::string::npos) std::this_thread::yield();
+  EXPECT_THAT(state, HasSubstr("\"state\":\"success\""));
+  std::this_thread::sleep_for(Millis(200));  // layers: sleep ok, because a slow page is what is tested
+  EXPECT_THAT(get("/api/log?rank=1"), HasSubstr("first\\nlast\\n"));
+  EXPECT_THAT(get("/api/curves"), HasSubstr("200 OK"));
+  launcher.join();
+}
+
 TEST(Monitor, AProgramWithoutARing) {
   const TempDir folder;
   Monitor monitor({.log_dir = folder.path().string()});
@@ -164,7 +242,8 @@ TEST(Monitor, WithoutAPageTheOthersSendTimeLinesAtTheEnd) {
   const auto store = std::make_shared<store::MemoryStore>();
   Monitor node0({.log_dir = here.path().string(), .node = 0});
   Monitor node1({.log_dir = there.path().string(), .node = 1});
-  const std::vector<RankFacts> world{{0, 0, "alpha", "CPU", ""}, {1, 1, "beta", "CPU", ""}};
+  const std::vector<RankFacts> world{{0, 0, "alpha", "CPU", (here.path() / "workerlog.0").string()},
+                                     {1, 1, "beta", "CPU", "/jobs/workerlog.0"}};
   const auto rings = std::make_shared<const RankRings>(std::vector<int>{1});
   node0.begin({.world = world, .store = store});
   node1.begin({.world = world, .rings = rings, .store = store});
@@ -183,6 +262,9 @@ TEST(Monitor, WithoutAPageTheOthersSendTimeLinesAtTheEnd) {
   EXPECT_FALSE(json::parse(node0.timelines({1})).empty());
   node0.finish("success", 0, "");
   EXPECT_EQ(job_view_from_json(*read_file(here.path() / "live.json"))->state, "success");
+  const json logs = read_json(here.path() / "history.json").at("logs");
+  EXPECT_EQ(logs.at("0"), "workerlog.0");
+  EXPECT_EQ(logs.at("1"), json({{"host", "beta"}, {"path", "/jobs/workerlog.0"}}));
 }
 
 // A node has left: the page of the others stays as it was.
@@ -215,6 +297,62 @@ TEST(Monitor, ANodeThatDoesNotTellItsEnd) {
                .store = std::make_shared<store::MemoryStore>()});
   node0.end_attempt(Millis(0));
   EXPECT_THAT(json::parse(node0.state()).at("ranks").at(1).at("state").get<std::string>(), HasSubstr("not known"));
+}
+
+// An attempt after a change of the nodes is not a restart.
+TEST(Monitor, OnlyFailuresCountAsRestarts) {
+  const TempDir folder;
+  Monitor monitor({.log_dir = folder.path().string()});
+  monitor.begin({.number = 1, .world = {{.rank = 0, .host = "alpha"}}});
+  EXPECT_EQ(json::parse(monitor.state()).at("restarts"), 0);
+  monitor.end_attempt();
+  monitor.set_restarts(1);
+  monitor.begin({.number = 2, .world = {{.rank = 0, .host = "alpha"}}});
+  EXPECT_EQ(json::parse(monitor.state()).at("restarts"), 1);
+  EXPECT_EQ(json::parse(monitor.progress()).at("restarts"), 1);
+  monitor.end_attempt();
+  monitor.finish("success", 0, "");
+  EXPECT_EQ(read_json(folder.path() / "progress.json").at("restarts"), 1);
+}
+
+// A long trace takes seconds to write; the supervisor must go on meanwhile.
+TEST(Monitor, AnUpdateDoesNotWaitForTheTrace) {
+  const TempDir folder;
+  const auto store = std::make_shared<store::MemoryStore>();
+  Monitor node0({.log_dir = folder.path().string(), .trace = StepRange{1, 3}});
+  std::future<void> update;
+  std::atomic<bool> updated = false;
+  LogLines lines([&](const std::string& line) {
+    if (line.find("lacks the last 17 spans") == std::string::npos) return;
+    update = std::async(std::launch::async, [&] { node0.update({}, {}); });
+    updated = update.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  });
+  node0.begin({.world = {{0, 0, "alpha", "CPU", ""}, {1, 1, "beta", "CPU", ""}}, .store = store});
+  LiveExchange node1({.store = store, .node = 1, .nodes = 2});
+  node1.publish_trace(
+      {.node = 1, .ranks = {{.rank = 1}}, .timelines = {{.rank = 1, .spans = {TimelineSpan()}, .left_out = 17}}});
+  node1.finish(Deadline::in(std::chrono::seconds(20)));
+  node0.end_attempt(std::chrono::seconds(20));
+  node0.finish("success", 0, "");
+  EXPECT_TRUE(updated) << lines.text();
+  EXPECT_EQ(json::parse(node0.state()).at("trace"), (folder.path() / "trace.json").string());
+}
+
+TEST(Monitor, AnErrorOfItsThreadDoesNotEndTheLauncher) {
+  const TempDir folder;
+  LogLines lines;
+  std::promise<void> thrown;
+  bool first = true;
+  Monitor monitor({.log_dir = folder.path().string(), .on_look = [&](const JobView&) {
+                     if (std::exchange(first, false)) thrown.set_value();
+                     throw std::bad_alloc();
+                   }});
+  monitor.begin(two_ranks(folder, nullptr));
+  ASSERT_EQ(thrown.get_future().wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  monitor.end_attempt();
+  monitor.finish("success", 0, "");
+  EXPECT_THAT(lines.text(), HasSubstr("miss an update: std::bad_alloc; the job goes on"));
+  EXPECT_EQ(read_json(folder.path() / "live.json").at("state"), "success");
 }
 
 }  // namespace

@@ -84,11 +84,13 @@ void NodeCollector::look(size_t place, const WorkerState& worker, int64_t now) {
   Local& local = locals_[place];
   RankView& view = views_[place];
   const watch::Ring* const ring = rings_ ? rings_->entries()[place].ring.get() : nullptr;
+  const bool ended_before = view.ended;
   view.ended = worker.ended;
   view.failed = worker.failed;
   view.records = ring && ring->owner() != 0;
   if (!worker.ended && worker.pid != 0) view.pid = process_of(ring, worker.pid);
   if (view.records) look_at_ring(*ring, view, now);
+  if (view.records && !ended_before) look_at_shares(*ring, view, now);  // its end is not computing
   if (!worker.ended) return look_at_process(local, view, now);
   view.state = worker.words;
   view.cpu = view.memory = kUnknown;
@@ -120,12 +122,16 @@ void NodeCollector::look_at_ring(const watch::Ring& ring, RankView& view, int64_
   view.samples = std::max<int64_t>(0, ring.samples());
   view.steps_per_second = history.steps_per_second(now).value_or(kUnknown);
   view.samples_per_second = history.samples_per_second(now).value_or(kUnknown);
-  view.shares = history.shares(now, open_spans(ring, now));
-  view.phases = history.phase_times(now);
   view.operations = history.operations();
   view.lost = history.lost();
   for (const auto& [name, curve] : history.curves()) view.values[name] = curve.newest()->value;
   describe_activity(watch::take_snapshot(ring, now, (now - options_.epoch) / 1'000'000), view);
+}
+
+void NodeCollector::look_at_shares(const watch::Ring& ring, RankView& view, int64_t now) {
+  const RankHistory& history = history_of(view.rank);
+  view.shares = history.shares(now, open_spans(ring, now));
+  view.phases = history.phase_times(now);
 }
 
 std::optional<RankTimeline> NodeCollector::timeline(int rank, int64_t now, size_t most_spans) const {

@@ -84,6 +84,7 @@ class NodeCollector {
   void look(size_t place, const WorkerState& worker, int64_t now);
   void look_at_process(Local& local, RankView& view, int64_t now);
   void look_at_ring(const watch::Ring& ring, RankView& view, int64_t now);
+  void look_at_shares(const watch::Ring& ring, RankView& view, int64_t now);
 
   Options options_;
   std::vector<Local> locals_;

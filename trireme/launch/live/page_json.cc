@@ -15,8 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kMaxWait = 1e9;     // seconds
-constexpr size_t kSlowestRanks = 2;  // the fewest ranks of which one can be the slowest
+constexpr double kMaxWait = 1e9;  // seconds
 
 std::string dump(const Json& json, int indent = -1) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -172,59 +171,7 @@ Json totals_object(const JobTotals& totals) {
           {"values", values_object(totals.values)}};
 }
 
-void add_to(JobTotals& totals, const RankView& rank) {
-  if (rank.goal.last_step > 0 && (totals.goal.last_step == 0 || rank.step < totals.step)) totals.goal = rank.goal;
-  totals.step = totals.step < 0 || rank.step < 0 ? std::max(totals.step, rank.step) : std::min(totals.step, rank.step);
-  if (rank.steps_per_second >= 0)
-    totals.steps_per_second =
-        totals.steps_per_second < 0 ? rank.steps_per_second : std::min(totals.steps_per_second, rank.steps_per_second);
-  if (rank.samples_per_second >= 0)
-    totals.samples_per_second = std::max(0.0, totals.samples_per_second) + rank.samples_per_second;
-  for (const auto& [name, value] : rank.values) totals.values.emplace(name, value);
-  for (const auto& [name, operation] : rank.operations) {
-    OperationTotals& sum = totals.operations[name];
-    sum.count += operation.count;
-    sum.bytes += operation.bytes;
-    sum.seconds += operation.seconds;
-  }
-}
-
-// The rank that waits least for the others: they wait for it. Only where the difference is large.
-std::optional<int> slowest_of(const std::vector<const RankView*>& ranks) {
-  constexpr double kClear = 0.15;
-  if (ranks.size() < kSlowestRanks) return std::nullopt;
-  const auto waits = [](const RankView* rank) { return rank->shares.communication; };
-  const auto least =
-      std::min_element(ranks.begin(), ranks.end(), [&](auto* a, auto* b) { return waits(a) < waits(b); });
-  double others = 0;
-  for (const RankView* rank : ranks) others += rank == *least ? 0 : waits(rank);
-  others /= static_cast<double>(ranks.size() - 1);
-  return others - waits(*least) > kClear ? std::optional((*least)->rank) : std::nullopt;
-}
-
 }  // namespace
-
-JobTotals totals_of(const std::vector<RankView>& ranks) {
-  JobTotals totals;
-  std::vector<const RankView*> recording;
-  for (const RankView& rank : ranks)
-    if (rank.records) recording.push_back(&rank);
-  for (const RankView* rank : recording) {
-    add_to(totals, *rank);
-    const double part = 1 / static_cast<double>(recording.size());
-    totals.shares.compute += rank->shares.compute * part;
-    totals.shares.communication += rank->shares.communication * part;
-    totals.shares.data += rank->shares.data * part;
-    totals.shares.background += rank->shares.background * part;
-  }
-  totals.slowest = slowest_of(recording);
-  return totals;
-}
-
-std::optional<double> seconds_left(const JobTotals& totals) {
-  if (totals.step < 0 || totals.goal.last_step <= 0 || totals.steps_per_second <= 0) return std::nullopt;
-  return static_cast<double>(std::max<int64_t>(0, totals.goal.last_step - totals.step)) / totals.steps_per_second;
-}
 
 std::string utc_text(int64_t ms_since_1970) {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(ms_since_1970 / 1000)));
@@ -276,7 +223,7 @@ std::optional<JobView> job_view_from_json(const std::string& text) try {
   return std::nullopt;
 }
 
-std::string curves_json(const std::map<std::string, std::pair<int, std::vector<CurvePoint>>>& curves) {
+std::string curves_json(const NamedCurves& curves) {
   Json object = Json::object();
   for (const auto& [name, curve] : curves) {
     Json points = Json::array();

@@ -63,6 +63,21 @@ TEST(PageJson, TheSlowestRankIsTheOneThatDoesNotWait) {
   EXPECT_EQ(totals_of({waits, also, slow}).slowest, 2);
 }
 
+// Its last shares would count for as long as the others run.
+TEST(PageJson, ARankThatHasEndedIsNotInTheShares) {
+  RankView ended = training(0, 10), computes = training(1, 10), waits = training(2, 10);
+  ended.ended = true;
+  ended.shares = {.compute = 1, .communication = 0, .data = 0, .background = 0};
+  computes.shares = {.compute = 0.9, .communication = 0.1, .data = 0, .background = 0};
+  waits.shares = {.compute = 0.5, .communication = 0.5, .data = 0, .background = 0};
+  const JobTotals totals = totals_of({ended, computes, waits});
+  EXPECT_NEAR(totals.shares.compute, 0.7, 1e-9);
+  EXPECT_EQ(totals.slowest, 1);
+  EXPECT_EQ(totals.operations.at("all_reduce").count, 30u) << "its operations stay";
+  computes.ended = waits.ended = true;
+  EXPECT_NEAR(totals_of({ended, computes, waits}).shares.compute, 0.8, 1e-9) << "a report shows the end of all of them";
+}
+
 TEST(PageJson, WhatIsNotKnownIsNull) {
   const json state = json::parse(state_json({.world_size = 1, .ranks = {{.rank = 0, .host = "alpha"}}}));
   EXPECT_TRUE(state.at("ranks").at(0).at("step").is_null());
@@ -135,7 +150,8 @@ TEST(PageJson, Progress) {
 TEST(JobView, TravelsBetweenNodes) {
   NodeView view{.node = 1, .ranks = {training(2, 10)}};
   view.ranks[0].values["bad"] = std::nan("");
-  view.timelines = {{.rank = 2, .now = 500, .spans = {{.start = 100, .length = 50, .kind = 3, .step = 10}}}};
+  view.timelines = {
+      {.rank = 2, .now = 500, .spans = {{.start = 100, .length = 50, .kind = SpanKind::backward, .step = 10}}}};
   view.log = {.rank = 2, .path = "log/workerlog.0", .text = "line \xff\n"};
   const NodeView read = node_view_from_json(to_json(view));
   EXPECT_EQ(read.node, 1);

@@ -76,6 +76,7 @@ void RankHistory::take(const EventRecord& event) {
 
 void RankHistory::take_step(const EventRecord& event) {
   add_mark(steps_, Mark{event.ended, event.step});
+  first_step_ = first_step_ < 0 ? event.step : std::min(first_step_, event.step);
   if (range_ && event.step >= range_->last) trace_complete_ = true;
   keep({.kind = Span::Kind::step, .started = event.ended, .ended = event.ended, .step = event.step});
 }

@@ -75,6 +75,8 @@ class RankHistory {
   const std::map<std::string, Curve>& curves() const { return curves_; }
   const std::map<std::string, OperationTotals>& operations() const { return operations_; }
   uint64_t lost() const { return lost_; }
+  /// The lowest step that was recorded; -1: none.
+  int64_t first_step() const { return first_step_; }
 
   /// Over the last 10 s; nothing before two steps, or two readings of the counter.
   std::optional<double> steps_per_second(int64_t now) const;
@@ -105,6 +107,7 @@ class RankHistory {
   const int64_t start_;
   const std::optional<StepRange> range_;
   int64_t first_ = 0;  // the first event; 0: none yet
+  int64_t first_step_ = -1;
   std::deque<Span> spans_;
   std::map<std::string, Curve> curves_;
   std::map<std::string, OperationTotals> operations_;

@@ -1,8 +1,11 @@
 #include "trireme/launch/live/trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <tuple>
+#include <utility>
 
 #include "trireme/core/text.h"
 
@@ -11,14 +14,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kStepKind = -1, kMainThreadKind = 7, kBesideKind = 8;
 constexpr int kSteps = 0, kTraining = 1, kFirstLane = 2;  // threads
 constexpr size_t kMinCommon = 3;                          // collectives, for clocks to be compared
 
 using CallKey = std::tuple<uint64_t, uint64_t, std::string>;
 
+bool is_call(const TimelineSpan& span) {
+  return span.kind == SpanKind::call || span.kind == SpanKind::background_call;
+}
+
 bool ends_everywhere_at_once(const TimelineSpan& span) {
-  if (span.kind != kMainThreadKind && span.kind != kBesideKind) return false;
+  if (!is_call(span)) return false;
   for (const char* name : {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier"})
     if (span.name == name) return span.number > 0;
   return false;
@@ -46,9 +52,10 @@ int64_t clock_difference(const std::map<CallKey, int64_t>& ours, const std::map<
   return *middle;
 }
 
-const char* phase_name(int kind) {
+// "" for what is not a phase; another node may have sent any number.
+const char* phase_name(SpanKind kind) {
   constexpr const char* kNames[] = {"", "data", "forward", "backward", "optimizer", "evaluation", "save"};
-  return kind >= 1 && kind <= 6 ? kNames[kind] : "";
+  return kind >= SpanKind::data && kind <= SpanKind::save ? kNames[static_cast<int>(kind)] : "";
 }
 
 // Operations beside the main thread may overlap each other: each gets the first lane that is free.
@@ -72,7 +79,7 @@ Json name_event(const char* what, int rank, int thread, const std::string& name)
 }
 
 Json span_event(const TimelineSpan& span, int rank, int thread) {
-  const bool call = span.kind == kMainThreadKind || span.kind == kBesideKind;
+  const bool call = is_call(span);
   Json event{{"ph", "X"},
              {"name", call ? printable(span.name) : phase_name(span.kind)},
              {"cat", call ? "communication" : "phase"},
@@ -90,7 +97,7 @@ void add_steps(Json& events, const RankTrace& rank, const std::vector<TimelineSp
   int64_t end = 0;
   for (const TimelineSpan& span : spans) end = std::max(end, span.start + span.length);
   for (auto span = spans.rbegin(); span != spans.rend(); ++span) {
-    if (span->kind != kStepKind) continue;
+    if (span->kind != SpanKind::step) continue;
     events.push_back({{"ph", "X"},
                       {"name", "step " + std::to_string(span->step)},
                       {"cat", "step"},
@@ -115,8 +122,9 @@ void add_rank(Json& events, const RankTrace& rank) {
   add_steps(events, rank, spans);
   Lanes lanes;
   for (const TimelineSpan& span : spans) {
-    if (span.kind == kStepKind || (span.kind < kMainThreadKind && *phase_name(span.kind) == '\0')) continue;
-    events.push_back(span_event(span, rank.rank, span.kind == kBesideKind ? lanes.lane_for(span) : kTraining));
+    if (!is_call(span) && *phase_name(span.kind) == '\0') continue;
+    const bool beside = span.kind == SpanKind::background_call;
+    events.push_back(span_event(span, rank.rank, beside ? lanes.lane_for(span) : kTraining));
   }
   for (size_t lane = 0; lane < lanes.count(); ++lane)
     events.push_back(name_event("thread_name", rank.rank, kFirstLane + static_cast<int>(lane),
@@ -152,10 +160,17 @@ std::string chrome_trace(const std::string& job_id, const std::vector<NodeTrace>
   return trace.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-NodeTrace trace_of(const NodeView& view) {
+std::string missing_trace_words(const StepRange& asked, int64_t first, int64_t last) {
+  const std::string seen = last < 0    ? "no rank recorded a step"
+                           : first < 0 ? fmt::format("ranks were in steps up to {}", last)
+                                       : fmt::format("ranks were in steps {} to {}", first, last);
+  return fmt::format("{}, asked were {} to {}", seen, asked.first, asked.last - 1);
+}
+
+NodeTrace trace_of(NodeView view) {
   NodeTrace trace;
-  for (const RankTimeline& timeline : view.timelines) {
-    RankTrace rank{.rank = timeline.rank, .spans = timeline.spans, .left_out = timeline.left_out};
+  for (RankTimeline& timeline : view.timelines) {
+    RankTrace rank{.rank = timeline.rank, .spans = std::move(timeline.spans), .left_out = timeline.left_out};
     for (const RankView& known : view.ranks)
       if (known.rank == timeline.rank) rank.host = known.host;
     trace.push_back(std::move(rank));

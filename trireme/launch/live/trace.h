@@ -31,9 +31,12 @@ void align_clocks(std::vector<NodeTrace>& nodes);
 /// What did not fit is counted: {"otherData": {"truncated": 17}}.
 std::string chrome_trace(const std::string& job_id, const std::vector<NodeTrace>& nodes);
 
+/// Why there is no trace. `first` and `last`: the steps that were seen; -1: not known.
+std::string missing_trace_words(const StepRange& asked, int64_t first, int64_t last);
+
 uint64_t left_out_of(const std::vector<NodeTrace>& nodes);
 
 /// The time lines of a node's view, with the hosts of their ranks.
-NodeTrace trace_of(const NodeView& view);
+NodeTrace trace_of(NodeView view);
 
 }  // namespace trireme::launch

@@ -13,11 +13,11 @@ namespace {
 
 using nlohmann::json;
 
-TimelineSpan phase(int kind, int64_t start, int64_t length) {
+TimelineSpan phase(SpanKind kind, int64_t start, int64_t length) {
   return {.start = start, .length = length, .kind = kind, .step = 100};
 }
 
-TimelineSpan collective(uint64_t number, int64_t start, int64_t length, int kind = 8) {
+TimelineSpan collective(uint64_t number, int64_t start, int64_t length, SpanKind kind = SpanKind::background_call) {
   return {.start = start,
           .length = length,
           .kind = kind,
@@ -30,7 +30,8 @@ TimelineSpan collective(uint64_t number, int64_t start, int64_t length, int kind
 
 RankTrace rank_of(int rank, int64_t shift = 0) {
   RankTrace trace{.rank = rank, .host = "alpha"};
-  trace.spans = {{.start = 1000 + shift, .kind = -1, .step = 100}, phase(3, 1100 + shift, 400)};
+  trace.spans = {{.start = 1000 + shift, .kind = SpanKind::step, .step = 100},
+                 phase(SpanKind::backward, 1100 + shift, 400)};
   for (uint64_t i = 0; i < 4; ++i)
     trace.spans.push_back(collective(i + 1, 1150 + shift + 100 * static_cast<int64_t>(i), 90));
   return trace;

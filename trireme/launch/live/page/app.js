@@ -5,6 +5,7 @@ const embedded = document.getElementById("report-data");
 const report = embedded ? JSON.parse(embedded.textContent) : null;
 let state = null;
 let lost = null;  // since when the launcher does not answer
+let timer = 0;  // until it is asked again
 
 class NeedsToken extends Error {}
 
@@ -47,6 +48,16 @@ function setTile(name, title, value, note) {
   const made = tile(name, title);
   setText(made.value, value);
   setText(made.note, note || "");
+  return made;
+}
+
+// The first reported value is large, the second one below it.
+function updateValues(values) {
+  const [first, second] = Object.keys(values).sort((a, b) => orderOf(a) - orderOf(b));
+  const made = setTile("loss", first || "Loss", first ? formatValue(values[first]) : DASH,
+    second ? `${second} ${formatValue(values[second])}` : "");
+  setClass(made.value, first && isNaNValue(values[first]) ? "bad" : "");
+  setClass(made.note, second && isNaNValue(values[second]) ? "small bad" : "muted small");
 }
 
 function stepNote(totals) {
@@ -63,9 +74,7 @@ function updateTiles() {
   const running = ranks.filter((rank) => !rank.ended).length;
   setTile("step", "Step", formatWhole(totals.step), stepNote(totals));
   setTile("speed", "Samples/s", formatNumber(totals.samples_per_second), "all ranks");
-  const names = Object.keys(totals.values).sort((a, b) => orderOf(a) - orderOf(b));
-  setTile("loss", names[0] || "Loss", names.length ? formatNumber(totals.values[names[0]]) : DASH,
-    names[1] ? `${names[1]} ${formatNumber(totals.values[names[1]])}` : "");
+  updateValues(totals.values);
   setTile("ranks", "Ranks", `${running} / ${state.world_size}`,
     totals.slowest === null ? (state.nodes > 1 ? `${state.nodes} machines` : state.host) : `slowest: rank ${totals.slowest}`);
   const time = tile("time", "Where the time goes", true);
@@ -73,7 +82,7 @@ function updateTiles() {
   const known = ranks.some((rank) => rank.shares);
   setBar(time.bar, known ? totals.shares : null);
   const beside = known && totals.shares[3] >= 0.005 ? `; ${formatPercent(totals.shares[3])} beside it` : "";
-  setText(time.note, known ? sharesWords(totals.shares) + beside : "not known: the ranks record no steps");
+  setText(time.note, known ? sharesWords(totals.shares) + beside : "not known: no step recorded");
 }
 
 function updateHead() {
@@ -128,9 +137,14 @@ function updateLogChoice() {
 }
 
 function updateNotice() {
-  const text = lost ? `The launcher has not answered since ${lost.toLocaleTimeString()}. This is what it showed last.` : "";
-  show($("notice"), Boolean(text) && !(state && state.state !== "running"));
-  setText($("notice"), text);
+  const gone = lost && !(state && state.state !== "running");
+  show($("notice"), Boolean(gone));
+  if (!gone) return;
+  setText($("notice"), `The launcher has not answered since ${lost.toLocaleTimeString()}. This is what it showed last. `
+    + "If the job has ended, result.json in its log folder says how, and `trireme report LOGDIR` shows all of it.");
+  setText($("state"), "no answer");
+  setClass($("state"), "pill waiting");
+  document.title = document.title.replace(/: running$/, ": no answer");
 }
 
 function showNeedsToken() {
@@ -141,10 +155,14 @@ function showNeedsToken() {
 
 // --- asking
 
+// A pause keeps the picture of the ranks that are shown; other ranks are asked for.
 async function refreshTimeline() {
-  if (!state || (timeline.paused && timeline.data.length)) return;
+  if (!state) return;
   updateLaneButtons(state.world_size);
-  timeline.data = await source.timelines(shownRanks(state.world_size));
+  const ranks = shownRanks(state.world_size);
+  if (timeline.paused && timeline.data.length && String(ranks) === String(timeline.asked)) return;
+  timeline.data = await source.timelines(ranks);
+  timeline.asked = ranks;
   drawTimeline();
 }
 
@@ -171,19 +189,28 @@ async function refresh() {
   updateRanks(state.ranks, state.verdict ? state.verdict.rank : null);
   updateOperations();
   updateLogChoice();
+  if (document.hidden && state.state === "running" && !report) return;  // nobody sees the rest
   await Promise.all([refreshTimeline(), refreshCurves(), refreshLog()]);
 }
 
+// A hidden page asks too, or it would never learn the end: the launcher waits 5 s for the pages that have asked lately.
 async function keepFresh() {
+  clearTimeout(timer);
   try {
-    if (!document.hidden || !state) await refresh();
+    await refresh();
   } catch (error) {
     if (error instanceof NeedsToken) { showNeedsToken(); return; }
     lost = lost || new Date();
   }
   updateNotice();
   const over = state && state.state !== "running";  // the launcher ends then
-  if (!report && !over) setTimeout(keepFresh, lost ? 3000 : 1000);
+  clearTimeout(timer);
+  if (!report && !over) timer = setTimeout(keepFresh, lost || document.hidden ? 3000 : 1000);
+}
+
+function onVisible() {
+  const over = state && state.state !== "running";
+  if (!document.hidden && !over && !report) keepFresh();
 }
 
 // --- the keyboard, dark and light
@@ -222,6 +249,7 @@ function start() {
   $("theme").addEventListener("click", toggleTheme);
   addEventListener("keydown", onKey);
   addEventListener("resize", redraw);
+  document.addEventListener("visibilitychange", onVisible);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   (report ? Promise.resolve() : logIn()).catch(() => {}).then(keepFresh);
 }

@@ -4,19 +4,19 @@
 const charts = new Map();  // by name
 const CHART = { width: 300, height: 130, left: 34, right: 6, top: 8, bottom: 18 };
 
+// At most count + 1 of them. Near 1e16 a step may be too small to change a tick: such ticks are one.
 function niceTicks(low, high, count) {
   const raw = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= raw);
-  const ticks = [];
-  for (let tick = Math.ceil(low / step) * step; tick <= high + step * 1e-6; tick += step) ticks.push(tick);
-  return ticks;
+  const first = Math.ceil(low / step) * step;
+  const ticks = Array.from({ length: count + 1 }, (_, i) => first + i * step).filter((tick) => tick <= high + step * 1e-6);
+  return [...new Set(ticks)];
 }
 
 function smoothed(points, weight) {
   let mean = null;
   return points.map(([step, seconds, value]) => {
-    if (value === null) return [step, seconds, null];
     mean = mean === null ? value : weight * mean + (1 - weight) * value;
     return [step, seconds, mean];
   });
@@ -38,11 +38,13 @@ class Chart {
   }
 
   update(points, smooth) {
-    this.points = points.filter((point) => point[2] !== null);
+    const newest = points.length ? points[points.length - 1][2] : undefined;
+    this.points = points.filter((point) => !isNaNValue(point[2]));
     this.smooth = smooth;
     // A speed is drawn over time: it falls while no step ends.
     this.byStep = !this.name.endsWith("/s") && this.points.every((point) => point[0] !== null);
-    setText(this.last, this.points.length ? formatNumber(this.points[this.points.length - 1][2]) : DASH);
+    setText(this.last, formatValue(newest));
+    setClass(this.last, isNaNValue(newest) ? "bad" : "");
     this.draw();
   }
 
@@ -72,9 +74,9 @@ class Chart {
     const width = this.width = Math.max(120, this.svg.clientWidth || CHART.width);
     this.svg.setAttribute("viewBox", `0 0 ${width} ${CHART.height}`);
     this.svg.replaceChildren();
+    this.svg.setAttribute("aria-label", `${this.name}: ${this.last.textContent} at the end`);
     if (!this.points.length) return;
     this.measure();
-    this.svg.setAttribute("aria-label", `${this.name}: ${this.last.textContent} at the end`);
     for (const tick of niceTicks(this.low, this.high, 3)) {
       const y = this.y(tick);
       this.svg.append(element("line", { class: "gridline", x1: CHART.left, x2: width - CHART.right, y1: y, y2: y }),

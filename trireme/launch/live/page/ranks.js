@@ -15,10 +15,7 @@ function setBar(node, shares) {
 const sharesWords = (shares) => (shares
   ? `compute ${formatPercent(shares[0])}, communication ${formatPercent(shares[1])}, data ${formatPercent(shares[2])}` : "");
 
-const lossOf = (rank) => {
-  const name = ["loss", "train_loss"].find((key) => key in rank.values) || Object.keys(rank.values)[0];
-  return name === undefined ? null : rank.values[name];
-};
+const lossOf = (rank) => rank.values[["loss", "train_loss"].find((key) => key in rank.values) || Object.keys(rank.values)[0]];
 
 // Name, title, the value to sort by, the text.
 const COLUMNS = [
@@ -29,7 +26,7 @@ const COLUMNS = [
   ["state", "State", (rank) => rank.state, (rank) => rank.state || "starting", "left"],
   ["step", "Step", (rank) => rank.step, (rank) => formatWhole(rank.step)],
   ["speed", "Samples/s", (rank) => rank.samples_per_second, (rank) => formatNumber(rank.samples_per_second)],
-  ["loss", "Loss", lossOf, (rank) => formatNumber(lossOf(rank))],
+  ["loss", "Loss", (rank) => lossOf(rank) ?? null, (rank) => formatValue(lossOf(rank))],
   ["cpu", "CPU", (rank) => rank.cpu, (rank) => formatPercent(rank.cpu)],
   ["memory", "Memory", (rank) => rank.memory, (rank) => formatBytes(rank.memory)],
   ["time", "Time", (rank) => (rank.shares ? rank.shares[0] : null), null],
@@ -85,6 +82,7 @@ function fillRow(row, rank, culprit) {
     } else if (text) {
       setText(cell, text(rank));
       if (name === "now") cell.title = rank.activity;
+      if (name === "loss") setClass(cell, isNaNValue(lossOf(rank)) ? "bad" : "");
     } else {
       setBar(cell.firstChild, rank.shares);
       cell.title = sharesWords(rank.shares);

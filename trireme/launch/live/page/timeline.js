@@ -9,8 +9,10 @@ const KINDS = [
 ];
 const LANE = { height: 40, gap: 8, left: 66, top: 22, phase: 24, beside: 10 };
 const RANKS_SHOWN = 8;
+const TIMELINE_LABEL = "What each rank did in the last steps. Left and right go from span to span, up and down to other ranks.";
 
-const timeline = { data: [], first: 0, scale: 1, paused: false, end: 0, boxes: [] };
+// asked: the ranks of `data`; chosen: the span that the keyboard is on, as [rank, start, kind].
+const timeline = { data: [], asked: [], first: 0, scale: 1, paused: false, boxes: [], chosen: null };
 
 function shownRanks(total) {
   timeline.first = Math.max(0, Math.min(timeline.first, Math.max(0, total - RANKS_SHOWN)));
@@ -33,12 +35,26 @@ function windowEnd() {
   return ends.length ? Math.max(...ends) : 0;
 }
 
+// Why no rank that is shown has a time line. `ranks`: these ranks of the state.
+function wordsOfNoTimeline(ranks, running, inReport) {
+  if (ranks.some((rank) => rank.records))
+    return inReport && ranks.some((rank) => rank.step !== null) ? "The time lines of these ranks are not kept in a report."
+      : running ? "No step yet." : "No step was recorded.";
+  return running && !ranks.every((rank) => rank.ended) ? "No step yet. Programs that use Trireme record their steps."
+    : "These ranks recorded no steps: the program does not use Trireme, or the job was not watched (--hang_timeout 0).";
+}
+
+function tellNoTimeline() {
+  const ranks = state ? state.ranks.filter((rank) => timeline.asked.includes(rank.rank)) : [];
+  setText($("no-timeline"), wordsOfNoTimeline(ranks, !state || state.state === "running", Boolean(report)));
+}
+
 function drawTimeline() {
   const canvas = $("timeline");
   const some = timeline.data.some((rank) => rank.spans.length);
   show(canvas, some);
   show($("no-timeline"), !some);
-  if (!some) return;
+  if (!some) return tellNoTimeline();
   const width = canvas.clientWidth || 800;
   const height = LANE.top + timeline.data.length * (LANE.height + LANE.gap) + 6;
   const ratio = devicePixelRatio || 1;
@@ -58,6 +74,7 @@ function drawTimeline() {
   for (const [kind, name] of KINDS) view.colours[kind] = colour(name);
   timeline.boxes = [];
   timeline.data.forEach((rank, lane) => drawLane(view, rank, LANE.top + lane * (LANE.height + LANE.gap)));
+  drawChosen(context);
   setText($("timeline-note"), `the last ${formatSeconds(length / 1e6)}`);
 }
 
@@ -95,15 +112,58 @@ function drawStep(view, span, y, withNumber) {
   if (withNumber && x < view.width - 60) view.context.fillText(`step ${formatWhole(span[3])}`, x + 4, 14);
 }
 
+function wordsOfBox([, , , , rank, [, length, kind, step, name, bytes]]) {
+  const what = kind >= 7 ? rank.names[name] : KINDS[kind - 1][2];
+  const size = kind >= 7 && bytes ? `, ${formatBytes(bytes)}` : "";
+  return `${what}${size}: ${formatSeconds(length / 1e6)}\nrank ${rank.rank}, step ${formatWhole(step)}`;
+}
+
 function tellSpan(event) {
   const box = $("timeline").getBoundingClientRect();
   const x = event.clientX - box.left, y = event.clientY - box.top;
   const hit = timeline.boxes.filter((b) => x >= b[0] && x <= b[0] + b[2] && y >= b[1] && y <= b[1] + b[3]).pop();
   if (!hit) return hideTip();
-  const [, length, kind, step, name, bytes] = hit[5];
-  const what = kind >= 7 ? hit[4].names[name] : KINDS[kind - 1][2];
-  const size = kind >= 7 && bytes ? `, ${formatBytes(bytes)}` : "";
-  showTip(`${what}${size}: ${formatSeconds(length / 1e6)}\nrank ${hit[4].rank}, step ${formatWhole(step)}`, event.clientX, event.clientY);
+  showTip(wordsOfBox(hit), event.clientX, event.clientY);
+}
+
+// --- the keyboard: from span to span, rank after rank, in the order of their begin
+
+const keyOf = (box) => [box[4].rank, box[5][0], box[5][2]];
+
+function stepSpans(by) {
+  const order = (a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2];
+  const boxes = timeline.boxes.slice().sort((a, b) => order(keyOf(a), keyOf(b)));
+  if (!boxes.length) return;
+  // The chosen span may have left the picture since: then its neighbour in time is next.
+  const later = timeline.chosen ? boxes.findIndex((box) => order(keyOf(box), timeline.chosen) > 0) : 0;
+  const after = later < 0 ? boxes.length : later;
+  const same = after > 0 && timeline.chosen && order(keyOf(boxes[after - 1]), timeline.chosen) === 0;
+  const next = by > 0 ? after : after - (same ? 2 : 1);
+  chooseSpan(boxes[Math.max(0, Math.min(boxes.length - 1, next))]);
+}
+
+function chooseSpan(box) {
+  timeline.chosen = keyOf(box);
+  drawTimeline();
+  const words = wordsOfBox(box);
+  const canvas = $("timeline"), place = canvas.getBoundingClientRect();
+  canvas.setAttribute("aria-label", words);
+  showTip(words, place.left + box[0], place.top + box[1] + box[3]);
+}
+
+function leaveSpans() {
+  timeline.chosen = null;
+  $("timeline").setAttribute("aria-label", TIMELINE_LABEL);
+  hideTip();
+  drawTimeline();
+}
+
+function drawChosen(context) {
+  const box = timeline.chosen && timeline.boxes.find((one) => String(keyOf(one)) === String(timeline.chosen));
+  if (!box) return;
+  context.strokeStyle = colour("text");
+  context.lineWidth = 2;
+  context.strokeRect(box[0], box[1], box[2], box[3]);
 }
 
 function moveRanks(by, total) {
@@ -132,8 +192,11 @@ function setUpTimeline(refresh, total) {
   });
   $("timeline").addEventListener("mousemove", tellSpan);
   $("timeline").addEventListener("mouseleave", hideTip);
+  $("timeline").addEventListener("blur", leaveSpans);
+  $("timeline").setAttribute("aria-label", TIMELINE_LABEL);
   $("timeline").addEventListener("keydown", (event) => {
-    const action = { ArrowUp: () => move(-1), ArrowDown: () => move(1), "+": () => zoom(0.5), "-": () => zoom(2) }[event.key];
+    const action = { ArrowUp: () => move(-1), ArrowDown: () => move(1), ArrowLeft: () => stepSpans(-1), ArrowRight: () => stepSpans(1),
+      "+": () => zoom(0.5), "-": () => zoom(2) }[event.key];
     if (!action) return;
     event.preventDefault();
     action();

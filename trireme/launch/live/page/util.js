@@ -37,6 +37,10 @@ function formatNumber(value) {
   return value.toExponential(2);
 }
 
+// JSON has no NaN: a reported value that is not finite comes as null. It must not look like one that is missing.
+const isNaNValue = (value) => value === null;
+const formatValue = (value) => (isNaNValue(value) ? "NaN" : formatNumber(value));
+
 const formatWhole = (value) => (value === null || value === undefined ? DASH : value.toLocaleString("en"));
 const formatPercent = (value) => (value === null || value === undefined ? DASH : `${Math.round(100 * value)} %`);
 
