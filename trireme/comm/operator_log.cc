@@ -39,8 +39,9 @@ void log_operators(int rank) {
   g_rank = rank;
   static std::once_flag begun;
   std::call_once(begun, [] {
-    at::addGlobalCallback(at::RecordFunctionCallback(begin, end).needsInputs(true).scopes(
-        {at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+    at::addGlobalCallback(at::RecordFunctionCallback(begin, end)
+                              .needsInputs(true)
+                              .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
   });
 }
 
