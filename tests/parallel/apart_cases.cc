@@ -328,7 +328,7 @@ void gradients_by_hand_later(const World& world) {
   for (int step = 0; step < 2; ++step) step_on(*model.module(), sgd, world, step);
   for (int step = 2; step < 4; ++step) {
     const Tensors gradients = torch::autograd::grad({loss_on(*model.module(), world, step)}, parameters);
-    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients[i];
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].mutable_grad() = gradients[i].clone();
     sgd.step();
   }
   sgd.zero_grad();
