@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <string_view>
 
 #include "trireme/core/log.h"
 
@@ -21,11 +22,17 @@ std::string describe(const c10::IValue& value) {
   return fmt::format(" {}[{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
+// Of a backward's function without what is the same for all.
+std::string_view short_name(std::string_view name) {
+  constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
+  return name.starts_with(kEngine) ? name.substr(kEngine.size()) : name;
+}
+
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
   if (t_depth++ > 0) return nullptr;
   std::string tensors;
   for (const c10::IValue& input : function.inputs()) tensors += describe(input);
-  log_info("rank {} runs {}{}", g_rank.load(), function.name(), tensors);
+  log_info("rank {} runs {}{}", g_rank.load(), short_name(function.name()), tensors);
   return nullptr;
 }
 
