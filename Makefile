@@ -15,7 +15,7 @@ export CXX
 
 SOURCES = $(shell find $(wildcard trireme cli apps examples tests bench) -name '*.h' -o -name '*.cc')
 
-.PHONY: help build test sanitize interop demo bench install package format tidy soak clean setup-test setup-sanitize format-check
+.PHONY: help build test sanitize interop demo bench install package wheel format tidy soak clean setup-test setup-sanitize format-check
 .NOTPARALLEL:
 
 help:  ## this list
@@ -63,6 +63,11 @@ package:  ## tarball, Debian packages and a Python wheel of the launcher, in bui
 	setup/setup.sh package
 	cmake --preset release
 	umask 022 && cmake --build build --target trireme_packages
+
+wheel:  ## only the wheel, in build-wheel/packages: needs no libtorch
+	setup/setup.sh wheel
+	cmake --preset wheel
+	umask 022 && cmake --build --preset wheel
 
 format:  ## lay out all C++ files
 	clang-format-16 -i $(SOURCES)

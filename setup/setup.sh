@@ -3,6 +3,7 @@
 #
 #   setup.sh build      compiler, libraries, libtorch, OpenVINO          (about 1.5 GB; 6 GB with a GPU)
 #   setup.sh package    also what makes packages
+#   setup.sh wheel      what makes the launcher's wheel: no libtorch, no OpenVINO
 #   setup.sh test       also etcd, sshd, network tools, a bare Debian in a folder (0.3 GB)
 #   setup.sh sanitize   also clang and its tools
 #   setup.sh interop    also the Python peers: torch and paddlepaddle    (about 6 GB), and Triton's HTTP client
@@ -202,6 +203,7 @@ client() { cached "$(where client)" "Triton's HTTP client (170 MB)" fetch_client
 case "${1:-}" in
   build) packages build; libtorch; openvino ;;
   package) packages build package; libtorch; openvino ;;
+  wheel) packages build package ;;
   test) packages build package test; libtorch; openvino; debian ;;
   sanitize) packages build package test sanitize; libtorch; openvino ;;
   interop) packages build package test interop; libtorch; openvino; debian; peers; client ;;

@@ -4,7 +4,7 @@
   tests/install/bare_machine.py demo          make demo
   tests/install/bare_machine.py test          make test
   tests/install/bare_machine.py dockerfile    the Dockerfile's steps, then its ENTRYPOINT
-  tests/install/bare_machine.py wheel         pip install of the wheel (make package) and of PyTorch, then two processes of it
+  tests/install/bare_machine.py wheel         make wheel, pip install of it and of PyTorch, then two processes of it
 
 By hand, as root, with a network: nothing of this machine's caches is used, so that it takes from one minute to an hour. It
 prints each step, its seconds and the end of its output, and ends with 1 when one fails.
@@ -58,11 +58,15 @@ def packages_before():
     return re.search(r"first needs `apt-get install ([\w -]+)`", " ".join(pages.page("README.md").split()))[1]
 
 
-def make(target):
+def make(steps, target):
+    steps.step(f"apt-get -qq update && apt-get -qq -y install {packages_before()} >/dev/null")
+    steps.clone("/root/trireme")
+    steps.step(f"make -C /root/trireme {target}")
+
+
+def make_alone(target):
     with Steps() as steps:
-        steps.step(f"apt-get -qq update && apt-get -qq -y install {packages_before()} >/dev/null")
-        steps.clone("/root/trireme")
-        steps.step(f"make -C /root/trireme {target}")
+        make(steps, target)
 
 
 def instructions(text):
@@ -106,19 +110,16 @@ def dockerfile():
 
 
 def wheel():
-    found = sorted((ROOT / "build/packages").glob("*.whl"))
-    if len(found) != 1:
-        sys.exit(f"bare_machine.py: one wheel expected in build/packages, found {len(found)}: run make package")
     with Steps() as steps:
-        steps.debian.take(found[0], "/root")
+        make(steps, "wheel")
         steps.debian.take(ROOT / "tests/interop/torch_ddp.py", "/root")
-        steps.step(f"python3 -m venv /root/venv && /root/venv/bin/pip install --quiet /root/{found[0].name}")
+        steps.step("python3 -m venv /root/venv && /root/venv/bin/pip install --quiet /root/trireme/build-wheel/packages/*.whl")
         steps.step("/root/venv/bin/pip install --quiet torch numpy")
         steps.step("cd /root && /root/venv/bin/trireme launch -n 2 --tee all torch_ddp.py")
 
 
 if __name__ == "__main__":
-    known = {"demo": lambda: make("demo"), "test": lambda: make("test"), "dockerfile": dockerfile, "wheel": wheel}
+    known = {"demo": lambda: make_alone("demo"), "test": lambda: make_alone("test"), "dockerfile": dockerfile, "wheel": wheel}
     if len(sys.argv) != 2 or sys.argv[1] not in known:
         sys.exit(__doc__)
     if os.geteuid():

@@ -121,6 +121,12 @@ class Packages(SetupCase):
         self.assertEqual(self.calls(), [])
 
 
+    def test_the_wheel_needs_no_libtorch(self):
+        self.be(0)
+        self.assert_says(self.set_up("wheel"), "installing packages: .*patchelf")
+        self.assertEqual([call for call in self.calls() if "pip install" in call], [])
+
+
 class Progress(SetupCase):
     """What is seen while a wheel comes slowly."""
 
