@@ -142,6 +142,8 @@ class Commands(Case):
     OPTION_AS_VALUE = {
         "launch": ["--host", "--rank", "1", "true"],
         "doctor": ["--host", "--rank", "1"],
+        "top": ["--interval", "--once"],
+        "report": ["--output", "--help"],
         "tipc prepare": ["x", "--set", "--set=a=b"],
         "tipc run": ["x", "--timeout", "--quiet"],
         "tipc list": ["--set", "--set=a=b"],

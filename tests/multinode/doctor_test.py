@@ -32,6 +32,7 @@ class OneMachine(MachineCase):
             r"127\.0\.0\.1",
             r"/dev/shm",
             r"open files",
+            r"locked memory",
             r"token",
             r"^ok +port 6069, where machines meet, is free$",
             r"^ok +towards other machines: no default route;.*--host",

@@ -37,9 +37,12 @@ class Trust(MachineCase):
 
     def test_token_does_not_leak(self):
         dump = "env >env; cat /proc/$PPID/cmdline >parent; cat /proc/[0-9]*/cmdline >ps 2>/dev/null; true"
-        self.launch_everywhere("--ips", self.ips, "sh", "-c", dump, env=self.token_file(TOKEN))
-        for name in ("env", "parent", "ps"):
-            self.assertNotIn(TOKEN, self.read_on(self.alpha, name))
+        for result in self.launch_everywhere("--ips", self.ips, "sh", "-c", dump, env=self.token_file(TOKEN)):
+            self.assert_ends(result, 0)
+        for name, content in {"env": "PADDLE_TRAINER_ID=", "parent": "trireme", "ps": "trireme"}.items():
+            text = self.read_on(self.alpha, name)
+            self.assertIn(content, text)
+            self.assertNotIn(TOKEN, text)
 
     def test_file_that_others_can_read(self):
         result = self.start_on(self.alpha, "--ips", self.ips, "true", env=self.token_file(TOKEN, mode=0o644)).wait()
