@@ -35,8 +35,16 @@ PATIENCE = 1500  # seconds for a job
 LEAST_FREE = 2 << 30  # bytes that stay free
 HEAD = """| ranks | meeting and one all_reduce, s | ms a rank | node 0's launcher, MB | its descriptors | a rank, MB | a failure until all have ended, s |
 |---:|---:|---:|---:|---:|---:|---:|"""
-# The rank in the middle fails when all others have been started, and writes down when.
-FAILING = 'if [ "$RANK" = {rank} ]; then sleep {delay}; date +%s.%N >{file}; exit 3; fi; exec sleep 1000'
+# The rank in the middle fails when all others run, and writes down when.
+FAILING = """
+: >{folder}/here.$RANK
+if [ "$RANK" = {rank} ]; then
+  while [ "$(ls {folder} | grep -c ^here)" -lt {ranks} ]; do sleep 0.1; done
+  date +%s.%N >{file}
+  exit 3
+fi
+exec sleep 1000
+"""
 
 
 def available():
@@ -50,7 +58,7 @@ class Watch:
         self.megabytes = self.descriptors = 0
         self.least_available = available()
         self._pid, self._over = pid, threading.Event()
-        self._thread = threading.Thread(target=self._look)
+        self._thread = threading.Thread(target=self._look, daemon=True)
         self._thread.start()
 
     def _look(self):
@@ -66,7 +74,9 @@ class Watch:
         self._thread.join()
 
 
-def start(hosts, folder, ranks, *program):
+@contextlib.contextmanager
+def started(hosts, folder, ranks, *program):
+    """The launchers, which have ended afterwards."""
     addresses = ",".join(host.address for host in hosts)
     words = [trireme(), "launch", "--ips", addresses, "-n", ranks // len(hosts), "--hang_timeout", 0, *program]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "-1"}
@@ -75,7 +85,13 @@ def start(hosts, folder, ranks, *program):
         with open(folder / f"{host.name}.txt", "w") as said:
             command = [str(word) for word in host.command(folder, *words[:2], "--log_dir", folder / host.name, *words[2:])]
             jobs.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=environment))
-    return jobs
+    try:
+        yield jobs
+    finally:
+        for job in jobs:
+            job.terminate()
+        for job in jobs:
+            job.wait()
 
 
 def said(hosts, folder):
@@ -85,11 +101,11 @@ def said(hosts, folder):
 def all_reduce(hosts, folder, ranks):
     """Seconds, and what Watch saw of node 0."""
     before, begin = available(), time.monotonic()
-    jobs = start(hosts, folder, ranks, built("example_allreduce"))
-    watch = Watch(jobs[0].pid)
-    codes = [job.wait(PATIENCE) for job in jobs]
-    seconds = time.monotonic() - begin
-    watch.close()
+    with started(hosts, folder, ranks, built("example_allreduce")) as jobs:
+        watch = Watch(jobs[0].pid)
+        codes = [job.wait(PATIENCE) for job in jobs]
+        seconds = time.monotonic() - begin
+        watch.close()
     if any(codes):
         sys.exit(f"{ranks} ranks: exit codes {codes}\n{said(hosts, folder)}")
     total = ranks * (ranks + 1) // 2
@@ -100,13 +116,13 @@ def all_reduce(hosts, folder, ranks):
     return seconds, watch, (before - watch.least_available) / ranks
 
 
-def failure(hosts, folder, ranks, start_seconds):
+def failure(hosts, folder, ranks):
     """Seconds from the end of one rank to the end of the last launcher."""
     when = folder / "when.txt"
-    script = FAILING.format(rank=ranks // 2, delay=start_seconds, file=when)
-    jobs = start(hosts, folder, ranks, "sh", "-c", script)
-    codes = [job.wait(PATIENCE) for job in jobs]
-    ended = time.time()
+    script = FAILING.format(rank=ranks // 2, ranks=ranks, folder=folder, file=when)
+    with started(hosts, folder, ranks, "sh", "-c", script) as jobs:
+        codes = [job.wait(PATIENCE) for job in jobs]
+        ended = time.time()
     if codes != [3] * len(jobs) or not when.exists():
         sys.exit(f"{ranks} ranks of which one failed: exit codes {codes}\n{said(hosts, folder)}")
     return ended - float(when.read_text())
@@ -122,16 +138,11 @@ def measure(hosts, folder, sizes):
         place.mkdir()
         seconds, watch, rank_bytes = all_reduce(hosts, place, ranks)
         (place / "failing").mkdir()
-        propagation = failure(hosts, place / "failing", ranks, delay_of(ranks))
+        propagation = failure(hosts, place / "failing", ranks)
         rows.append(f"| {ranks} | {seconds:.1f} | {1000 * seconds / ranks:.0f} | {watch.megabytes} | {watch.descriptors} | "
                     f"{rank_bytes / 2**20:.0f} | {propagation:.2f} |")
         print(rows[-1], file=sys.stderr, flush=True)
     return "\n".join(rows)
-
-
-def delay_of(ranks):
-    """Enough for all other shells of the job to have been started."""
-    return 2 + ranks // 64
 
 
 def main():

@@ -55,7 +55,7 @@ class Random(HostsCase):
     def test_two_and_two(self):
         self.assert_right((2, 2), "random", 500, 4)
 
-    def test_checked(self):
+    def test_unchecked(self):
         self.assert_right((2, 2), "random", 100, 5, env={"TRIREME_CHECK": 0})
 
 

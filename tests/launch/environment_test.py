@@ -4,7 +4,7 @@ import json
 import os
 import re
 
-from trireme_test import Case, environment_of, main, read
+from trireme_test import TRIREME, Case, environment_of, main, read
 
 DUMP = "env -0 >env.$RANK"
 HEADLINE = "Local start 2 processes. First process distributed environment info (Only For Debug):"
@@ -160,6 +160,15 @@ class Inheritance(Case):
             "print(json.dumps([s.name for s in some if signal.getsignal(s) != signal.SIG_DFL]))"
         )
         self.assertEqual(self.report(body), [[], []])
+
+    def test_limit_of_open_files(self):
+        """The launcher takes all that it may have; its workers get what it was started with."""
+        worker = self.script("worker", "echo $(ulimit -Sn) $(awk '/open files/ { print $4 }' /proc/$LAUNCHER/limits) >limits")
+        command = f'export LAUNCHER=$$; ulimit -Sn 300; exec {TRIREME} launch -n 1 {worker}'
+        self.assert_ends(self.start_command(["sh", "-c", command]).wait(), 0)
+        own, launchers = map(int, read(self.folder / "limits").split())
+        self.assertEqual(own, 300)
+        self.assertGreater(launchers, own)
 
     def test_bind(self):
         body = "print(json.dumps(sorted(os.sched_getaffinity(0))))"

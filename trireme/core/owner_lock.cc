@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "trireme/core/backoff.h"
 #include "trireme/core/error.h"
 #include "trireme/core/file.h"
 #include "trireme/core/net.h"
@@ -13,6 +14,8 @@
 
 namespace trireme {
 namespace {
+
+constexpr Millis kProbeTime{100};  // a process that only looks whether the lock is free has it for an instant
 
 std::string owner_in(const std::filesystem::path& file) {
   const std::string owner = read_file(file).value_or("");  // "4711 node7"
@@ -26,9 +29,13 @@ std::string owner_in(const std::filesystem::path& file) {
 OwnerLock::OwnerLock(const std::filesystem::path& file)
     : file_(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
   if (!file_) throw SystemError(errno, "cannot write {}", file.string());
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    other_ = owner_in(file);
-    return;
+  const Deadline deadline = Deadline::in(kProbeTime);
+  for (Backoff backoff(Millis(5), Millis(20)); ::flock(file_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;) {
+    if (deadline.passed()) {
+      other_ = owner_in(file);
+      return;
+    }
+    backoff.pause(deadline);
   }
   // For the message of the other one only: what cannot be written is left out there.
   if (::ftruncate(file_.get(), 0) == 0) write_all(file_.get(), fmt::format("{} {}", ::getpid(), host_name()));

@@ -16,7 +16,7 @@ using watch::Verdict;
 constexpr Millis kLookEvery{1'000};
 constexpr Millis kNoticeAfter{10'000};
 constexpr Millis kRepeatAfter{30'000};   // and three times that, and so on
-constexpr Millis kForgetAfter{120'000};  // without a wait that was worth a line
+constexpr Millis kForgetAfter{600'000};  // without a wait worth a line; a rank that saves waits every few minutes
 constexpr Millis kMinPrompt{10};
 constexpr Millis kShareAfter{5'000};  // a shorter wait does not concern the other machines
 constexpr Millis kBlameAfter{1'000};

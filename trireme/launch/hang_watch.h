@@ -121,7 +121,7 @@ class HangWatch {
   Clock::time_point looked_ = {};
   Clock::time_point watching_since_;
   std::map<std::string, Said> said_;
-  Clock::time_point waited_at_ = {};  // so long that a line was due
+  Clock::time_point waited_at_ = {};  // when a wait was last worth a line
   std::optional<Pending> pending_;
   Clock::time_point next_verdict_ = {};
   Millis verdict_interval_;

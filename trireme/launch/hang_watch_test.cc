@@ -126,7 +126,7 @@ TEST_F(HangWatchTest, ANewHangIsSaidAtOnce) {
   child_.trace();
   look_for(500s);
   give_up();
-  look_for(150s);
+  look_for(650s);
   log_.clear();
   wait_for_rank_1();
   look_for(15s);
@@ -158,8 +158,9 @@ TEST_F(HangWatchTest, NothingIsSaidAboutRanksThatDoNotWait) {
 
 TEST(HangWatch, ShortTimesLeaveTheLauncherAsleep) {
   HangWatch watch({.timeout = 3ms, .rings = RankRings::make({0}), .group_timeout = 3ms});
-  watch.look({{.pid = ::getpid()}}, Clock::now() + 1h);
-  EXPECT_GT(watch.next().left(), 1h);
+  const auto later = Clock::now() + 1h;
+  watch.look({{.pid = ::getpid()}}, later);
+  EXPECT_GT(watch.next().time(), later);
 }
 
 TEST(HangWatch, Off) {

@@ -164,7 +164,7 @@ class Job {
                                             .plan = plan,
                                             .attempt = members_.attempt(),
                                             .meeting = meeting(),
-                                            .ports = self_.ports,
+                                            .node = self_,
                                             .signals = signals_,
                                             .console = console_,
                                             .end_of_input = end_of_input,

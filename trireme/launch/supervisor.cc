@@ -159,7 +159,7 @@ void Supervisor::start_workers() {
 proc::ProcessSpec Supervisor::spec_of(const Worker& worker, const std::vector<int>& cpus) const {
   const WorkerResources resources{.store = context_.meeting.store(),
                                   .token_fd = token_file_.get(),
-                                  .listen_fd = context_.ports.socket(worker.plan.local_rank),
+                                  .listen_fd = context_.node.ports.socket(worker.plan.local_rank),
                                   .watch_fd = rings_ ? rings_->fd(static_cast<size_t>(worker.plan.local_rank)) : -1};
   VariableMap variables = worker_variables(worker.plan, resources);
   // Paddle insists on reading the file when it is named.
@@ -168,6 +168,7 @@ proc::ProcessSpec Supervisor::spec_of(const Worker& worker, const std::vector<in
   spec.cpus = cpus;
   spec.interactive = gets_terminal(worker.plan);
   spec.grace = context_.request.grace;
+  spec.open_files = context_.node.usual_open_files;
   return spec;
 }
 

@@ -12,7 +12,7 @@
 #include "trireme/launch/hang_watch.h"
 #include "trireme/launch/job_state.h"
 #include "trireme/launch/live/monitor.h"
-#include "trireme/launch/machine/ports.h"
+#include "trireme/launch/machine/local_node.h"
 #include "trireme/launch/nodes/link_probe.h"
 #include "trireme/launch/nodes/meeting.h"
 #include "trireme/launch/plan.h"
@@ -31,7 +31,7 @@ struct SupervisorContext {
   const JobPlan& plan;
   int attempt = 0;
   Meeting& meeting;
-  const NodePorts& ports;
+  const LocalNode& node;
   proc::SignalGate& signals;
   proc::Console& console;
   int end_of_input = -1;  // --ssh: a descriptor whose end of file means that the terminal is gone; -1: none

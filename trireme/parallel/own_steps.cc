@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "trireme/core/error.h"
+#include "trireme/core/log.h"
 #include "trireme/parallel/parameter_check.h"
 
 namespace trireme::parallel {
@@ -38,7 +39,11 @@ std::optional<uint64_t> OwnSteps::before_grad(const torch::autograd::edge_list& 
   by_hand_.emplace(parameters, [](size_t) { return true; });
   if (!stepped || !std::has_single_bit(++steps_by_hand_)) return std::nullopt;
   if (!has_averaged_) return steps_by_hand_;
-  look_ = true;
+  if (std::exchange(look_, true) && !std::exchange(has_warned_, true))
+    log_warning(
+        "{} steps with gradients of torch::autograd::grad() since the last averaged backward(): they are of this rank "
+        "alone, and whether the ranks' weights are still equal shows only in the next averaged backward()",
+        steps_by_hand_);
   return std::nullopt;
 }
 

@@ -60,6 +60,7 @@ class OwnSteps {
   uint64_t steps_by_hand_ = 0;
   bool has_averaged_ = false;
   bool look_ = false;  // the next averaged backward compares
+  bool has_warned_ = false;
 };
 
 }  // namespace trireme::parallel

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -104,6 +105,13 @@ void pin_to(const std::vector<int>& cpus) {
   ::sched_setaffinity(0, sizeof set, &set);
 }
 
+void limit_open_files(size_t count) {
+  rlimit limit{};
+  if (count == 0 || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = count;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 void take_terminal() {
   ::signal(SIGTTOU, SIG_IGN);
   ::tcsetpgrp(0, ::getpid());
@@ -117,6 +125,7 @@ void take_terminal() {
   bool ready = place_descriptors(command);
   if (ready && command.foreground) take_terminal();
   pin_to(*command.cpus);
+  limit_open_files(command.open_files);
   if (ready && command.directory) ready = ::chdir(command.directory) == 0;
   const int error = errno;
   reset_signals();

@@ -55,6 +55,7 @@ struct GuardedCommand {
   const std::vector<int>* cpus;       // pinned to these when not empty
   int64_t grace_millis;               // see above
   bool foreground;                    // the worker becomes the terminal's foreground process group
+  size_t open_files;                  // the worker's soft limit; 0: the keeper's
 };
 
 /// Forks the guard. Returns its pid; `control` is its end of a SOCK_SEQPACKET pair, which stays open in the keeper and

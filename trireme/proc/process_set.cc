@@ -113,6 +113,7 @@ int ProcessSet::start(const ProcessSpec& spec) {
   command.cpus = &spec.cpus;
   command.grace_millis = spec.grace.count();
   command.foreground = spec.interactive;
+  command.open_files = spec.open_files;
 
   auto child = std::make_unique<Child>();
   child->guard = start_guard(command, control.second.get());

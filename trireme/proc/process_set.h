@@ -33,6 +33,7 @@ struct ProcessSpec {
   int input = -1;                   // becomes standard input; -1: /dev/null
   Millis grace{1000};               // how long what it started may outlive it, once it was sent a signal
   bool interactive = false;         // gets the keeper's terminal, and no output is captured
+  size_t open_files = 0;            // how many it may have open; 0: as many as the keeper
 };
 
 enum class Stream { out, err };

@@ -177,24 +177,24 @@ class HierarchicalEngine final : public Engine {
   // --- comparing
 
   void compare(const Operation& call) override {
-    bool alike = all_say(parts_.inner, call, true);
-    if (place_ == 0) alike = all_say(parts_.across, call, alike);
+    bool alike = all_agree(parts_.inner, call, true);
+    if (place_ == 0) alike = all_agree(parts_.across, call, alike);
     inner([&](Engine& e) { e.broadcast(&alike, sizeof alike, DType::u8, 0); });
     if (!alike) Engine::compare(call);
   }
 
   // Whether every member of the part makes this call, and has found its own part alike before.
-  static bool all_say(Part& part, const Operation& call, bool alike) {
-    struct Said {
+  static bool all_agree(Part& part, const Operation& call, bool alike) {
+    struct Statement {
       Operation call{};
       bool alike = false;
-      bool operator==(const Said&) const = default;
+      bool operator==(const Statement&) const = default;
     };
-    const Said mine{call, alike};
-    std::vector<Said> all(part.members.size());
+    const Statement mine{call, alike};
+    std::vector<Statement> all(part.members.size());
     const std::vector<size_t> counts(all.size(), sizeof mine);
     part.run([&](Engine& e) { e.all_gather(&mine, counts, DType::u8, all.data()); });
-    return std::all_of(all.begin(), all.end(), [&](const Said& said) { return said == Said{call, true}; });
+    return std::all_of(all.begin(), all.end(), [&](const Statement& one) { return one == Statement{call, true}; });
   }
 
   // --- ways

@@ -71,10 +71,10 @@ class Inquiry {
         open_.push_back({suspect, std::move(socket)});
       else
         answers_[suspect] = judge(errno_of_connect(socket.get()));
-    } catch (const UsageError&) {
-      answers_[suspect] = Life::unreachable;  // an unknown host name
     } catch (const SystemError&) {
       return false;
+    } catch (const Error&) {
+      answers_[suspect] = Life::unreachable;  // an unknown host name
     }
     return true;
   }

@@ -112,10 +112,12 @@ void LiveExchange::exchange_until_stopped() try {
     lock.lock();
     changed_.wait_for(lock, kExchangePeriod, [this]() TRIREME_REQUIRES(mutex_) { return stop_; });
   }
+} catch (const PeerError& error) {
+  log_debug("the exchange of what ranks do has ended: {}", error.what());  // the launcher tells of the loss itself
 } catch (const std::exception& error) {
   log_warning("{}: {}",
-              options_.node == 0 ? "the page no longer shows what the ranks of other nodes do"
-                                 : "the page of node 0 no longer shows what the ranks of this node do",
+              options_.node == 0 ? "the page and progress.json no longer show what the ranks of other nodes do"
+                                 : "node 0 no longer shows what the ranks of this node do",
               printable(error.what()));
 }
 

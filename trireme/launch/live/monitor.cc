@@ -22,7 +22,6 @@ constexpr Millis kMinReadPeriod{20}, kMaxReadPeriod{500};  // of the rings
 constexpr Millis kTracedReadPeriod{50};                    // a fast loop fills its ring in a quarter of a second
 constexpr Millis kPageOpenTime{5'000};      // a page asks every second; it counts as open this long after a request
 constexpr Millis kFinalStateTime{5'000};    // for an open page to ask for the final state
-constexpr Millis kQuietTime{500};           // without a request: the pages have all they need
 constexpr Millis kLastRequestsTime{2'000};  // for a page to ask for the rest
 constexpr Millis kDrainTime{1'000};         // for answers to be sent
 constexpr size_t kPageSpans = 400;          // of a rank's time line, on the page and in history.json
@@ -171,8 +170,8 @@ void Monitor::linger() {
   if (Clock::now() - asked_ > kPageOpenTime) return;
   changed_.wait_for(lock, kFinalStateTime, [this]() TRIREME_REQUIRES(mutex_) { return final_state_taken_; });
   const Deadline end = Deadline::in(kLastRequestsTime);
-  while (final_state_taken_ && !end.passed() && Clock::now() < asked_ + kQuietTime)
-    changed_.wait_until(lock, std::min(asked_ + kQuietTime, end.time()));
+  while (final_state_taken_ && !end.passed() && Clock::now() < asked_ + options_.quiet_time)
+    changed_.wait_until(lock, std::min(asked_ + options_.quiet_time, end.time()));
   lock.unlock();
   dashboard_->drain(Deadline::in(kDrainTime));
 }

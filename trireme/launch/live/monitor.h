@@ -49,6 +49,7 @@ class Monitor final : public PageSource {
     std::optional<StepRange> trace = {};
     std::optional<Dashboard::Options> dashboard = {};  // on node 0
     std::function<void(const JobView&)> on_look = {};  // on node 0, about once a second, on the monitor's thread
+    Millis quiet_time{500};  // at the end: without a request for so long, the pages have all they need
   };
   struct Attempt {
     int number = 0;                               // also after a change of the nodes, which is not a restart

@@ -150,7 +150,8 @@ TEST(Monitor, AnOpenPageGetsTheEndOfTheLog) {
   const TempDir folder;
   std::optional<Monitor> monitor(std::in_place,
                                  Monitor::Options{.log_dir = folder.path().string(),
-                                                  .dashboard = Dashboard::Options{.address = {"127.0.0.1", 0}}});
+                                                  .dashboard = Dashboard::Options{.address = {"127.0.0.1", 0}},
+                                                  .quiet_time = Millis(5'000)});
   monitor->begin(two_ranks(folder, nullptr));
   const uint16_t port = parse_endpoint(monitor->url().substr(7, monitor->url().size() - 8), "url").port;
   http::TestClient page(port);

@@ -32,19 +32,22 @@ DeviceChoice choose(const Request& request) {
 }
 
 // A worker takes a kept port, two pipes, a control socket and a log file here, and a few more while it starts. Node 0
-// also hosts the job's store, with some connections of each rank of all nodes: as many as it may have.
-void allow_descriptors(int workers) {
+// also hosts the job's store, with some connections of each rank of all nodes: as many as it may have. Returns how many it
+// had: workers get no more.
+size_t allow_descriptors(int workers) {
   constexpr rlim_t kMost = 1 << 20;
   const rlim_t wanted = 256 + 8 * static_cast<rlim_t>(workers);
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
   if (limit.rlim_max < wanted)
     throw UsageError(
         "{} processes need about {} open files here, but the limit is {}; start fewer, or raise it (ulimit -n)",
         workers, wanted, limit.rlim_max);
-  if (limit.rlim_cur >= std::min(limit.rlim_max, kMost)) return;
+  const rlim_t usual = limit.rlim_cur;
+  if (usual >= std::min(limit.rlim_max, kMost)) return 0;
   limit.rlim_cur = std::min(limit.rlim_max, kMost);
   ::setrlimit(RLIMIT_NOFILE, &limit);
+  return usual;
 }
 
 std::string machine_name() try {
@@ -64,8 +67,8 @@ LocalNode describe_local_node(const Request& original, const Seat& seat) {
   for (const int rank : request.tee)
     if (rank >= choice.processes)
       log_warning("--tee {}: this node has only the local ranks 0 to {}", rank, choice.processes - 1);
-  allow_descriptors(choice.processes);
   LocalNode node;
+  node.usual_open_files = allow_descriptors(choice.processes);
   node.ports =
       NodePorts::keep({.address = seat.address, .processes = choice.processes, .start_port = request.start_port});
   node.info.host = host_name();

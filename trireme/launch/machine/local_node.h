@@ -10,9 +10,11 @@ namespace trireme::launch {
 struct LocalNode {
   NodeInfo info;
   NodePorts ports;
+  size_t usual_open_files = 0;  ///< how many the launcher might open before it took as many as it may have
 };
 
-/// Looks at the machine (cores, GPUs), decides how many processes run here and keeps their ports. Logs what is unusual.
+/// Looks at the machine (cores, GPUs), decides how many processes run here and keeps their ports. Takes
+/// all the open files that this process may have. Logs what is unusual.
 /// Throws UsageError as choose_devices() and NodePorts::keep() do.
 LocalNode describe_local_node(const Request& request, const Seat& seat);
 
