@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,7 +55,13 @@ def machine_facts():
 def signed(text, script, missed=(), machine=None):
     """The table with the promises that it does not keep, and where and by what it was made."""
     notes = ["\n".join([MISSED, "", *(f"- {miss}" for miss in missed)])] if missed else []
-    return "\n\n".join([text, *notes, f"Machine: {machine or machine_facts()}. Made by `{script}`."])
+    return "\n\n".join([text, *notes, f"Machine: {machine or machine_facts()}. Made by `{script}` on {date.today()}{of_commit()}."])
+
+
+def of_commit():
+    """Of which state of the sources, where git knows."""
+    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return f", commit {asked.stdout.strip()}" if asked.returncode == 0 else ""
 
 
 def section(mark):
