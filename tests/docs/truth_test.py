@@ -344,7 +344,7 @@ class FirstScreen(Case):
         self.assertEqual([line for line in lines if len(line) > 120], [])
 
     def test_it_says_how_to_begin(self):
-        self.assertIn("`git clone URL trireme && cd trireme && make demo`", self.screen)
+        self.assertIn("in a clone of this repository, `make demo`", self.screen)
         self.assertIn("after `make install`", self.screen)
 
     def test_it_shows_the_program_before_the_picture(self):

@@ -80,7 +80,7 @@ TEST(LiveExchange, SaysWhyItEnded) {
   const auto store = std::make_shared<BoundedStore>(1);
   store->set("live/0/node/1", to_json(NodeView{.node = 1}));
   const LiveExchange node0({.store = store, .nodes = 2});
-  wait_for(lines, "warning: the page no longer shows what the ranks of other nodes do: [store] a list has ");
+  wait_for(lines, "warning: the page and progress.json no longer show what the ranks of other nodes do: [store] a list has ");
 }
 
 class StoreWithoutMemory : public store::MemoryStore {
@@ -91,7 +91,7 @@ class StoreWithoutMemory : public store::MemoryStore {
 TEST(LiveExchange, AnyErrorOfItsThreadIsLogged) {
   LogLines lines;
   const LiveExchange node1({.store = std::make_shared<StoreWithoutMemory>(), .node = 1, .nodes = 2});
-  wait_for(lines, "warning: the page of node 0 no longer shows what the ranks of this node do: std::bad_alloc");
+  wait_for(lines, "warning: node 0 no longer shows what the ranks of this node do: std::bad_alloc");
 }
 
 }  // namespace
