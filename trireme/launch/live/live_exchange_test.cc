@@ -80,7 +80,8 @@ TEST(LiveExchange, SaysWhyItEnded) {
   const auto store = std::make_shared<BoundedStore>(1);
   store->set("live/0/node/1", to_json(NodeView{.node = 1}));
   const LiveExchange node0({.store = store, .nodes = 2});
-  wait_for(lines, "warning: the page and progress.json no longer show what the ranks of other nodes do: [store] a list has ");
+  wait_for(lines,
+           "warning: the page and progress.json no longer show what the ranks of other nodes do: [store] a list has ");
 }
 
 class StoreWithoutMemory : public store::MemoryStore {
