@@ -18,7 +18,7 @@ thread_local int t_depth = 0;  // of operators within operators
 
 std::string describe(const c10::IValue& value) {
   if (!value.isTensor() || !value.toTensor().defined()) return "";
-  const torch::Tensor tensor = value.toTensor();
+  const torch::Tensor& tensor = value.toTensor();
   return fmt::format(" {}[{}]", c10::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
 }
 
