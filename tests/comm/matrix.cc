@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "cases.h"
 #include "modes.h"
 #include "trireme/core/error.h"
@@ -153,6 +155,42 @@ void check_order(const Group& group) {
     if (!work.done()) throw Mismatch("an earlier operation is not done when a later one is");
 }
 
+// A NaN of any rank is the maximum and the minimum, on all of them.
+void check_not_a_number(const Group& group) {
+  for (const torch::ScalarType type : {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16})
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min})
+      for (int odd = 0; odd < group.size(); ++odd) {
+        torch::Tensor x = torch::full({3}, group.rank() - 1, type);
+        if (group.rank() == odd) x[1].fill_(std::nan(""));
+        all_reduce(x, op, group);
+        const double most = op == ReduceOp::max ? group.size() - 2 : -1;
+        ranks::expect_equal("the numbers beside a NaN", torch::stack({x[0], x[2]}), torch::full({2}, most, type));
+        if (!x[1].isnan().item<bool>())
+          throw Mismatch(fmt::format("{} of a NaN on rank {}", op == ReduceOp::max ? "max" : "min", odd));
+      }
+}
+
+// Results that are written where another part is still read.
+void check_shared_memory(const Group& group) {
+  const int size = group.size();
+  const torch::Tensor columns = torch::arange(size), mine = columns * size + group.rank();
+  torch::Tensor x = group.rank() * size + columns;
+  all_to_all(x, x, {}, {}, group);
+  ranks::expect_equal("all_to_all in place", x, mine);
+  torch::Tensor all = torch::zeros({2 * size}, torch::kLong);
+  all.narrow(0, 0, 2).fill_(group.rank());
+  all_gather(all, all.narrow(0, 0, 2), group);
+  ranks::expect_equal("all_gather of the first part", all, columns.repeat_interleave(2));
+  if (size == 1) return;
+  Tensors twice(static_cast<size_t>(size), torch::zeros({1}));
+  try {
+    all_gather(twice, torch::ones({1}), group);
+  } catch (const UsageError&) {
+    return;
+  }
+  throw Mismatch("a list that names one tensor several times was taken for the results");
+}
+
 void check_restart() {
   destroy_parallel_env();
   if (is_initialized()) throw Mismatch("initialized after destroy_parallel_env()");
@@ -173,6 +211,8 @@ void run_matrix(const World& world) {
   check_refusals(world);
   check_barrier(world);
   check_order(world);
+  check_not_a_number(world);
+  check_shared_memory(world);
   check_groups(world);
   if (world.rank() == 0) fmt::print("{} operations as they must be, by {}\n", matrix.count(), get_backend());
   if (world.backend() != "mpi") check_restart();

@@ -10,6 +10,7 @@
 //   late_data    trains until rank 0 finds the file `go`; rank 1's dataset takes 300 ms longer for a sample
 //   late_forward the same; its forward pass takes 300 ms longer
 //   groups       two groups, used in one order by rank 0 and in the other by rank 1
+//   backwards    each rank runs the backwards of two models in another order
 //   steps        a few all_reduces, some of them asynchronous
 #include <fmt/core.h>
 #include <signal.h>
@@ -90,6 +91,14 @@ struct LateNetImpl : torch::nn::Module {
 };
 TORCH_MODULE(LateNet);
 
+// Each rank runs the backwards of two models, in another order.
+void cross_backwards(const World& world) {
+  DataParallel one(torch::nn::Linear(2, 1), world), other(torch::nn::Linear(2, 1), world);
+  std::vector<torch::Tensor> losses = {one(torch::ones({1, 2})).sum(), other(torch::ones({1, 2})).sum()};
+  if (world.rank() == 1) std::swap(losses[0], losses[1]);
+  for (const torch::Tensor& loss : losses) loss.backward();
+}
+
 void train_with_late_rank(const World& world, bool late_data, bool late_forward) {
   DataParallel model(LateNet(late_forward), world);
   data::Loader loader(std::make_shared<LateDataset>(late_data), {.batch_size = 1, .workers = 1}, RankInfo{0, 1});
@@ -131,6 +140,7 @@ void run(const std::string& name) {
   if (name.starts_with("late_"))
     return train_with_late_rank(world, faulty && name == "late_data", faulty && name == "late_forward");
   if (name == "groups") use_groups(world);
+  if (name == "backwards") cross_backwards(world);
   if (name == "steps") all_reduce_async(x).wait();
   all_reduce(x);
 }

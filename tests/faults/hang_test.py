@@ -121,6 +121,15 @@ class Unproven(HangCase):
         (self.folder / "go").touch()
         self.assert_ends(job.wait(END), 0)
 
+    def test_backwards_in_another_order(self):
+        """What waits is not the main thread's own call, so that nothing is proven; but it is said who waits for whom."""
+        job = self.hang("backwards")
+        job.wait_output(r"no progress for \d+ s: ranks wait for each other since \d+ s: rank 0 waits in .* for rank 1; "
+                        r"rank 1 waits in .* for rank 0", START)
+        job.wait_output("Every rank must run the same backwards, of the same models in the same order", END)
+        job.signal(signal.SIGTERM)
+        self.assertNotEqual(job.wait(END).code, 0)
+
     def test_a_loader_that_stalls(self):
         job = self.hang("loader")
         job.wait_output(r"no progress for \d+ s: .* for rank 1 \(loading data for \d+ s", START)

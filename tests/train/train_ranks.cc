@@ -545,6 +545,19 @@ void uneven(const Words& words) {
   says("predict", [&] { model.predict(mine, {.verbose = 0}); });
 }
 
+// Rank 1 gives other options than rank 0.
+void other_options(const Words&) {
+  const bool other = ParallelEnv::from_environment().rank == 1;
+  const std::vector<FitOptions> all = {{.batch_size = other ? 6 : 10, .verbose = 0},
+                                       {.batch_size = 10, .epochs = other ? 3 : 2, .verbose = 0},
+                                       {.batch_size = 10, .verbose = 0, .accumulate_grad_batches = other ? 2 : 1}};
+  for (const FitOptions& options : all) try {
+      classifier().fit(points(60), options);
+    } catch (const UsageError& error) {
+      std::cerr << fmt::format("rank {}: {}", rank(), error.what()) << std::endl;
+    }
+}
+
 // VERBOSE
 void progress(const Words& words) {
   classifier().fit(points(300), {.eval = points(20), .batch_size = 10, .epochs = 2, .verbose = std::stoi(words[0])});
@@ -595,6 +608,7 @@ const std::map<std::string, void (*)(const Words&)> kCases = {
     {"stop", stop},
     {"too_many_holes", too_many_holes},
     {"uneven", uneven},
+    {"other_options", other_options},
 };
 
 int run(const Words& words) {

@@ -101,6 +101,12 @@ class Training(RanksCase):
                 for what in ("fit", "evaluate", "predict"):
                     self.assert_says(result, rf"rank {rank}, {what}: .* {samples} samples on rank 1 and 60 on rank 0")
 
+    def test_options_that_differ_are_named_before_anything_waits(self):
+        result = self.run_ranks(2, "other_options")
+        for rank in range(2):
+            for option, own, other in (("batch_size", 10, 6), ("epochs", 2, 3), ("accumulate_grad_batches", 1, 2)):
+                self.assert_says(result, rf"rank {rank}: .*Model::fit.*{option} = ({own}|{other})\b.*{option} = ({own}|{other})\b")
+
     def test_a_signal_to_one_rank_ends_all_after_they_saved(self):
         result = self.launch("-n", 2, "--tee", "all", PROGRAM, "interrupt", self.folder / "out", env=PLAIN, timeout=SECONDS)
         self.assertNotEqual(result.code, 0, result)

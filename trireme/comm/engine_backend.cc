@@ -22,6 +22,14 @@ const at::Tensor& only(const Tensors& tensors, const char* what) {
   return tensors.front();
 }
 
+// Whether `part` is where `whole` has this rank's part: engines work in place then.
+bool is_own_place(const at::Tensor& whole, const at::Tensor& part, int rank) {
+  check_dense(whole), check_dense(part);
+  return whole.is_contiguous() && part.is_contiguous() &&
+         part.const_data_ptr() ==
+             static_cast<const char*>(whole.const_data_ptr()) + static_cast<size_t>(rank) * part.nbytes();
+}
+
 // c10d's Work for an operation of an engine.
 class EngineWork final : public c10d::Work {
  public:
@@ -86,6 +94,7 @@ EngineBackend::WorkPtr EngineBackend::submit(OperationQueue& queue, OpType type,
                                              bool async) {
   if (type != OpType::SEND)
     for (const at::Tensor& result : results) check_writable(result);
+  if (results.size() > 1) check_apart(results);
   auto work = c10::make_intrusive<EngineWork>(getRank(), type, results);
   const auto run = [this, work, task = std::move(task), asked = watch::now_ns()] {
     const watch::EnqueuedAt enqueued(asked);
@@ -198,7 +207,7 @@ EngineBackend::WorkPtr EngineBackend::_allgather_base(at::Tensor& output, at::Te
   if (output.numel() != input.numel() * getSize() || output.scalar_type() != input.scalar_type())
     throw UsageError("all_gather: an output of {}[{}] for {} inputs of {}[{}]", c10::str(output.scalar_type()),
                      output.numel(), getSize(), c10::str(input.scalar_type()), input.numel());
-  const Staged from(input);
+  const Staged from(is_own_place(output, input, getRank()) ? input : apart_from(output, input));
   const Staged to(output);
   const Elements mine = for_moving(from.dense());
   const std::vector<size_t> counts(static_cast<size_t>(getSize()), mine.count());
@@ -285,7 +294,7 @@ EngineBackend::WorkPtr EngineBackend::_reduce_scatter_base(at::Tensor& output, a
   if (input.numel() != output.numel() * getSize() || output.scalar_type() != input.scalar_type())
     throw UsageError("reduce_scatter: an input of {}[{}] for {} outputs of {}[{}]", c10::str(input.scalar_type()),
                      input.numel(), getSize(), c10::str(output.scalar_type()), output.numel());
-  const Staged from(input);
+  const Staged from(is_own_place(input, output, getRank()) ? input : apart_from(output, input));
   const Staged to(output);
   const ReduceOp op = from_c10d(options.reduceOp);
   const Elements all = for_reduction(from.dense(), op);
@@ -328,7 +337,7 @@ EngineBackend::WorkPtr EngineBackend::alltoall_base(at::Tensor& output, at::Tens
                      c10::str(output.scalar_type()));
   const std::vector<size_t> sent = row_counts(input, input_lengths, getSize(), "input");
   const std::vector<size_t> received = row_counts(output, output_lengths, getSize(), "output");
-  const Staged from(input);
+  const Staged from(apart_from(output, input));
   const Staged to(output);
   const Elements all = for_moving(from.dense());
   return submit(

@@ -1,5 +1,6 @@
 #include "trireme/comm/staging.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -52,6 +53,25 @@ void check_same_size(const char* what, const at::Tensor& a, const at::Tensor& b)
   if (a.numel() != b.numel() || a.scalar_type() != b.scalar_type())
     throw UsageError("{}: {}[{}] where {}[{}] is needed", what, c10::str(a.scalar_type()), a.numel(),
                      c10::str(b.scalar_type()), b.numel());
+}
+
+void check_apart(const std::vector<at::Tensor>& results) {
+  std::vector<std::pair<const char*, const char*>> places;  // begin and end, of dense ones
+  for (const at::Tensor& result : results)
+    if (result.layout() == at::kStrided && result.numel() > 0 && result.is_non_overlapping_and_dense()) {
+      const auto* begin = static_cast<const char*>(result.const_data_ptr());
+      places.emplace_back(begin, begin + result.nbytes());
+    }
+  std::sort(places.begin(), places.end());
+  const auto meet = [](const auto& a, const auto& b) { return b.first < a.second; };
+  if (std::adjacent_find(places.begin(), places.end(), meet) != places.end())
+    throw UsageError("a list of {} outputs, of which some share memory; each needs its own", results.size());
+}
+
+at::Tensor apart_from(const at::Tensor& output, const at::Tensor& input) {
+  check_dense(output), check_dense(input);
+  const at::MemOverlapStatus status = at::get_overlap_status(output, input);
+  return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial ? input.clone() : input;
 }
 
 Staged::Staged(const at::Tensor& tensor) : tensor_(tensor.detach()) {

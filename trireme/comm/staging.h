@@ -15,10 +15,15 @@ namespace trireme::comm {
 void check_dense(const at::Tensor& tensor);
 /// UsageError for a tensor whose elements share memory (expand, unfold, as_strided): a result has no place there.
 void check_writable(const at::Tensor& tensor);
+/// UsageError when several of these results share memory.
+void check_apart(const std::vector<at::Tensor>& results);
 /// UsageError unless both have the same type and number of elements. `what` names the first.
 void check_same_size(const char* what, const at::Tensor& a, const at::Tensor& b);
 
 /// A dense CPU image of a tensor for the time of an operation.
+/// The input, or a copy of it where it shares memory with the output, which other ranks' parts arrive in meanwhile.
+at::Tensor apart_from(const at::Tensor& output, const at::Tensor& input);
+
 class Staged {
  public:
   explicit Staged(const at::Tensor& tensor);

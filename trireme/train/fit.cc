@@ -12,6 +12,7 @@
 #include "trireme/core/text.h"
 #include "trireme/data/loader.h"
 #include "trireme/io/checkpoint/checkpoint.h"
+#include "trireme/parallel/same_settings.h"
 #include "trireme/train/bad_total.h"
 #include "trireme/train/callback_list.h"
 #include "trireme/train/evaluation.h"
@@ -110,7 +111,20 @@ class Fit : private Training {
   }
 
  private:
+  // Ranks that make other numbers of steps would wait for each other at the end.
+  void compare_options() const {
+    parallel::require_same_settings(
+        "Model::fit",
+        {fmt::format("batch_size = {}", loader_->options().batch_size),
+         fmt::format("steps of an epoch = {}", loader_->size()), fmt::format("epochs = {}", options_.epochs),
+         fmt::format("num_iters = {}", options_.num_iters.value_or(0)),
+         fmt::format("accumulate_grad_batches = {}", options_.accumulate_grad_batches),
+         fmt::format("evaluation = {}", static_cast<bool>(options_.eval))},
+        learner_.ranks().group());
+  }
+
   void describe_run(int64_t samples) {
+    compare_options();
     run_.steps = loader_->size();
     run_.batch_size = loader_->options().batch_size;
     if (run_.steps == 0)

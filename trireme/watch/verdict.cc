@@ -56,7 +56,7 @@ class Judge {
 
  private:
   Verdict find() const {
-    for (const auto& rule : {&Judge::mismatch, &Judge::gone, &Judge::deadlock, &Judge::busy})
+    for (const auto& rule : {&Judge::mismatch, &Judge::gone, &Judge::deadlock, &Judge::busy, &Judge::cycle})
       if (auto found = (this->*rule)()) return *found;
     return inside();
   }
@@ -235,12 +235,13 @@ class Judge {
     return std::nullopt;
   }
 
-  // The ranks that are blocked in a call that needs another one of them: removing those that may still go on leaves
-  // these.
-  std::map<int, const Wait*> blocked_for_ever() const {
+  enum class Calls { blocking, all };
+
+  // The ranks that wait in a call that needs another one of them: removing those that may still go on leaves these.
+  std::map<int, const Wait*> waiting_for_each_other(Calls which) const {
     std::map<int, const Wait*> stuck;
     for (const Wait& wait : waits_)
-      if (wait.call->blocking && !wait.awaited.empty()) stuck.emplace(wait.rank->rank, &wait);
+      if ((wait.call->blocking || which == Calls::all) && !wait.awaited.empty()) stuck.emplace(wait.rank->rank, &wait);
     for (bool changed = true; changed;) {
       changed = std::erase_if(stuck, [&](const auto& entry) {
                   const auto& awaited = entry.second->awaited;
@@ -251,12 +252,35 @@ class Judge {
   }
 
   std::optional<Verdict> deadlock() const {
-    const auto stuck = blocked_for_ever();
+    const auto stuck = waiting_for_each_other(Calls::blocking);
     if (stuck.empty()) return std::nullopt;
-    Verdict result{.kind = Kind::deadlock, .proven = true, .culprit = stuck.begin()->first};
+    Verdict result = verdict_of(stuck);
+    result.proven = true;
+    result.culprit = stuck.begin()->first;
+    std::erase(result.waiting, *result.culprit);
+    result.advice =
+        "Ranks that are in several groups must use them in the same order on every rank; of two ranks that exchange "
+        "messages one must send first, or use isend and irecv.";
+    return result;
+  }
+
+  // The same beside the main threads, which may still make the calls that the others wait for.
+  std::optional<Verdict> cycle() const {
+    const auto stuck = waiting_for_each_other(Calls::all);
+    if (stuck.empty()) return std::nullopt;
+    Verdict result = verdict_of(stuck);
+    result.advice =
+        "Every rank must run the same backwards, of the same models in the same order, and make its other calls "
+        "between "
+        "the same two of them: look for a batch that one rank skips.";
+    return result;
+  }
+
+  Verdict verdict_of(const std::map<int, const Wait*>& stuck) const {
+    Verdict result{.kind = Kind::deadlock};
     std::vector<std::string> parts;
     for (const auto& [rank, wait] : stuck) {
-      if (rank != *result.culprit) result.waiting.push_back(rank);
+      result.waiting.push_back(rank);
       result.waited_ms = std::max(result.waited_ms, wait->call->age_ms);
       parts.push_back(fmt::format("rank {} waits in {}{} for {}", rank, describe(*wait->call), group_words(wait->group),
                                   ranks_words(wait->awaited)));
@@ -264,9 +288,6 @@ class Judge {
     result.words = fmt::format("ranks wait for each other since {}: {}", seconds_words(result.waited_ms),
                                join_some(parts, 4, "; "));
     result.fault = fmt::format("is in a deadlock: {}", join_some(parts, 4, "; "));
-    result.advice =
-        "Ranks that are in several groups must use them in the same order on every rank; of two ranks that exchange "
-        "messages one must send first, or use isend and irecv.";
     return result;
   }
 

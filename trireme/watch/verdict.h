@@ -9,7 +9,8 @@
 //   mismatch   two ranks called different operations under the same number of a group
 //   stopped    a rank that others wait for has been stopped as long as they wait
 //   gone       a rank that others wait for has ended
-//   deadlock   ranks wait for each other: each of them is blocked on its main thread in a call that needs another one
+//   deadlock   ranks wait for each other: each of them is blocked on its main thread in a call that needs another one.
+//              With calls beside the main thread, as in a backward of DataParallel, it is named, and not proven.
 // Everything else may be slow only: a rank that computes, loads data, evaluates or saves while the others wait. A job
 // in which a debugger holds a rank is never proven to hang. A stopped rank does not wait: in a job that was paused no
 // rank does.

@@ -212,7 +212,13 @@ TEST(Verdict, GroupsUsedInDifferentOrder) {
                                    HasSubstr("of the group of ranks 0, 1 (#1) for rank 0")));
   // In the background: the main thread may still call what the other rank waits for.
   ranks[1].calls.back().blocking = false;
-  EXPECT_FALSE(after_minute(ranks).proven);
+  const Verdict background = after_minute(ranks);
+  EXPECT_EQ(background.kind, Kind::deadlock);
+  EXPECT_FALSE(background.proven);
+  EXPECT_FALSE(background.culprit);
+  EXPECT_THAT(background.waiting, ElementsAre(0, 1));
+  EXPECT_EQ(background.words, verdict.words);
+  EXPECT_THAT(background.advice, HasSubstr("the same backwards"));
 }
 
 TEST(Verdict, ACycleOfThreeGroupsAndAVictim) {

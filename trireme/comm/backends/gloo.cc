@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 #include "trireme/comm/backends/gloo_connection_impl.h"
 #include "trireme/comm/dtype.h"
@@ -28,6 +29,20 @@ c10d::ReduceOp gloo_op(DType dtype, ReduceOp op) {
   if (op == ReduceOp::avg) return to_c10d(ReduceOp::sum);
   if (dtype != DType::boolean) return to_c10d(op);
   return to_c10d(op == ReduceOp::sum || op == ReduceOp::max ? ReduceOp::max : ReduceOp::min);
+}
+
+// Integers in the order of these numbers, behind all of which NaN comes. The function is its own inverse on integers.
+at::Tensor turn_negatives(const at::Tensor& bits) {
+  const bool is_wide = bits.scalar_type() == at::kLong;
+  const int64_t all_but_sign = is_wide ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int32_t>::max();
+  return at::bitwise_xor(bits, at::bitwise_right_shift(bits, is_wide ? 63 : 31).bitwise_and(all_but_sign));
+}
+at::Tensor keys_of(const at::Tensor& numbers) {
+  const at::Tensor plain = at::where(numbers.isnan(), std::numeric_limits<double>::quiet_NaN(), numbers);
+  return turn_negatives(plain.view(numbers.scalar_type() == at::kDouble ? at::kLong : at::kInt));
+}
+at::Tensor numbers_of(const at::Tensor& keys) {
+  return turn_negatives(keys).view(keys.scalar_type() == at::kLong ? at::kDouble : at::kFloat);
 }
 
 at::Tensor view(const void* data, size_t elements, DType dtype) {
@@ -198,12 +213,26 @@ class GlooEngine final : public Engine {
   template <typename Start>
   void reduce_in_place(const Operation& call, const at::Tensor& mine, const Start& start) {
     if (mine.numel() == 0) return;
+    if (is_floating(call.dtype) && (call.op == ReduceOp::max || call.op == ReduceOp::min))
+      return order_in_place(call.op, mine, start);
     const bool widened = call.dtype == DType::i16;
     if (call.dtype == DType::boolean) mine.ne_(0);
     Tensors tensors{widened ? mine.to(at::kInt) : mine};
     connection_.run([&] { return start(tensors, gloo_op(call.dtype, call.op)); });
     if (call.op == ReduceOp::avg) tensors[0].div_(size());
     if (widened) mine.copy_(tensors[0]);
+  }
+
+  // Gloo's maximum and minimum lose a NaN, depending on which rank has it. So the greatest key is looked for: of the
+  // numbers, or of the negative numbers.
+  template <typename Start>
+  void order_in_place(ReduceOp op, const at::Tensor& mine, const Start& start) {
+    const at::Tensor numbers = mine.scalar_type() == at::kDouble ? mine : mine.to(at::kFloat);
+    const bool least = op == ReduceOp::min;
+    Tensors keys{keys_of(least ? -numbers : numbers)};
+    connection_.run([&] { return start(keys, to_c10d(ReduceOp::max)); });
+    const at::Tensor found = numbers_of(keys[0]);
+    mine.copy_(least ? -found : found);
   }
 
   template <typename Start>
