@@ -130,12 +130,12 @@ struct WholeFile {
 };
 
 // UsageError for a tensor that a file cannot hold.
-std::vector<WholeFile> in_writing_order(std::map<std::string, detail::WholeTensors> all) {
+std::vector<WholeFile> in_writing_order(const std::map<std::string, detail::WholeTensors>& all) {
   std::vector<WholeFile> files;
-  for (auto& [name, tensors] : all) {
+  for (const auto& [name, tensors] : all) {
     std::vector<io::TensorLayout> layouts = detail::layouts_of(tensors);
     std::vector<size_t> order = io::writing_order(layouts);
-    files.push_back({name, std::move(tensors), std::move(layouts), std::move(order)});
+    files.push_back({name, tensors, std::move(layouts), std::move(order)});
   }
   return files;
 }
